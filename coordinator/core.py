@@ -211,6 +211,7 @@ class Coordinator:
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
         self.witness.write()
+        self.fleet.write_scores()
         self._apply(events)
 
     def tick(self, now: float | None = None) -> None:
@@ -297,6 +298,7 @@ class Coordinator:
             spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
             false_answers=tuple(sorted(false)),
             champion=None if champion is None else champion.document,
+            formers=tuple(each.document for _, each in self.rollouts.formers(spec.model, private=True)),
             earlier=earlier(documents),
         )
 

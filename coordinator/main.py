@@ -104,7 +104,7 @@ def assemble(
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now
     outages = Outages(now)
-    directory = Fleet(wall, clock, max_agents=limits.max_agents, fleet_bytes=limits.fleet_bytes)
+    directory = Fleet(wall, clock, max_agents=limits.max_agents, fleet_bytes=limits.fleet_bytes, journal=journal)
     rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=config.connection.max_message_bytes)
     aliases = Aliases(now, wall)

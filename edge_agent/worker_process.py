@@ -79,10 +79,11 @@ def _score(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
     from schemas.record import ModelRecord  # noqa: PLC0415
 
     evaluator = Evaluator(load_rows(rows[0]), load_rows(rows[1]))
-    record, champion = (None if content is None else ModelRecord.from_bytes(content) for content in asked["records"])
+    record, champion, *formers = (each and ModelRecord.from_bytes(each) for each in asked["records"])
     assert record is not None
     try:
-        (scores,) = [step for step in evaluator.steps(record, champion, asked["local"]) if step is not None]
+        steps = evaluator.steps(record, champion, asked["local"], formers)
+        (scores,) = [step for step in steps if step is not None]
     except CANNOT_SCORE as fault:
         raise TaskError(in_words(fault)) from fault
     return asdict(scores)

@@ -6,6 +6,7 @@ model's record, beside the document, with a digest of its own: see :func:`glassf
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, runtime_checkable
@@ -28,6 +29,9 @@ MIDDLE: Final = 1.2816
 MOVERS: Final = 3
 """So many inputs are told by how much they move a rule's forecasts: those that do most."""
 
+SPREAD_STEPS: Final = 256
+"""Steps of an input's range to which its standard deviation is rounded."""
+
 STEPS: Final = 1024
 """Steps of the target's range to which forecasts are rounded: two versions' tell less of a vehicle that took part in
 one of them only."""
@@ -35,8 +39,11 @@ one of them only."""
 
 def rule_forecasts(
     domain: Domain, rows: float, matrix: Array, coefficients: Array, inputs: Sequence[int]
-) -> list[dict[str, Any] | None]:
-    """Return what each rule forecasts, as :class:`~glassfleet.rules.Forecasts` has it; None for a rule without rows.
+) -> dict[str, Any]:
+    """Return what each rule forecasts, and how the inputs spread over all rows.
+
+    ``rules`` has a line for each rule, as :class:`~glassfleet.rules.Forecasts` has it; None for one without rows.
+    ``spreads`` has the standard deviations of the inputs over all rows, in their own units.
 
     Parameters
     ----------
@@ -86,7 +93,18 @@ def rule_forecasts(
         own = {names[j]: float(moves[j, rule]) for j in order if moves[j, rule]}
         forecast = {"rows": share, "mean": means[rule], "low": lows[rule], "high": highs[rule], "moves": own}
         forecasts.append(forecast if share > 0.0 else None)
-    return forecasts
+    return {"rules": forecasts, "spreads": _spreads(domain, matrix, inputs)}
+
+
+def _spreads(domain: Domain, matrix: Array, inputs: Sequence[int]) -> dict[str, float]:
+    weight, result = float(matrix[0, 0].sum()), {}
+    for j, number in enumerate(inputs, start=1):
+        if number < len(domain.features) and weight > 0.0:  # indicators of empty cells come last
+            mean, square = (float(matrix[one, j].sum()) / weight for one in (0, j))
+            variable = domain.features[number]
+            steps = round(math.sqrt(max(0.0, square - mean * mean)) * SPREAD_STEPS)
+            result[variable.name] = steps / SPREAD_STEPS * (variable.high - variable.low)
+    return result
 
 
 def _middle(square: Array, mean: Array) -> Array:

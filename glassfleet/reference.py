@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -50,10 +50,13 @@ class Reference:
         In the inputs' own units, in the domain's order.
     words : str
         Whose it is, for people.
+    spreads : dict of str to float
+        Standard deviations of inputs over the fleet's rows, in their own units, as far as they are known.
     """
 
     row: NDArray[np.float64]
     words: str
+    spreads: Mapping[str, float] = field(default_factory=dict)
 
 
 def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
@@ -114,11 +117,11 @@ def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None
     ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`. ``errors``: see
     :class:`glassfleet.scores.ScoresServer`.
     """
-    result, row, rules = {}, summary.get("reference"), summary.get("forecasts")
+    result, row, forecasts = {}, summary.get("reference"), summary.get("forecasts")
     if row:
         result["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
-    if rules:
-        result["forecasts"] = {"rules": rules, "digest": document_digest({"rules": rules})}
+    if forecasts:
+        result["forecasts"] = {**forecasts, "digest": document_digest(dict(forecasts))}
     if errors:
         result["errors"] = {**errors, "digest": document_digest(dict(errors))}
     return result
@@ -143,7 +146,8 @@ def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | N
         raise VerificationError(f"the typical row in the model's record cannot be read: {fault!r}") from fault
     if not np.isfinite(row).all():
         raise VerificationError("the typical row in the model's record is not finite")
-    return Reference(row, TYPICAL)
+    # Whether they are as they were published `glassfleet.forecasts.tell_forecasts` says.
+    return Reference(row, TYPICAL, dict(parameters.get("forecasts", {}).get("spreads", {})))
 
 
 def explained(model: Model, x: Array, reference: Reference | None) -> Explanation:

@@ -5,8 +5,9 @@ of (:mod:`glassfleet.intervals`).
 
 A private run asks more, and all answers are masked. It asks how far off three other forecasts are: the current model's
 (if there is one of the same target), a constant's, and those of the model that the vehicle learns alone. It also asks
-for how many vehicles the finished model is worse than the current one and than the constant. From these a name's next
-version is decided. (Of other runs each vehicle tells its own scores, once the model is published.)
+for how many vehicles the finished model is worse than the current one and than the constant, and by how much it is
+worse than the current one and earlier ones, and these than the current one. From these a name's next version is
+decided (:mod:`glassfleet.numerics.paired`). Of other runs each vehicle tells its own scores, once there is a model.
 
 Squared errors are told in the target's range, on a grid: one that is larger than twice the range counts as that.
 """
@@ -26,10 +27,12 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
 from glassfleet.numerics.f1 import MOST_CONFUSED, confusion, macro_f1
+from glassfleet.numerics.paired import MOST_FORMERS, MOST_TOLD, Difference, difference, relative
 from glassfleet.private.chain import SCORES_SCHEME
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.untrusted import Remembered
 from schemas.codec import Value
+from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 
 KIND: Final = "scores"
@@ -40,15 +43,16 @@ MODELS: Final = ("candidate", "champion", "constant", "local")
 OTHERS: Final = ("champion", "constant", "local")
 """What the candidate is compared with, vehicle by vehicle."""
 
+FORMERS: Final = tuple(f"former-{place}" for place in range(1, MOST_FORMERS + 1))
+"""Earlier models: how much better or worse they are is told, and not their errors."""
+
 FEWEST_ROWS: Final = 3
 """Of a rule, or a class, with fewer test rows at a vehicle nothing is told that is not masked."""
 
 MAX_CLASSES: Final = 64
 """With more labels than that a class's rows would be few in any fleet."""
 
-MOST: Final = 9.0
-"""How much worse one figure is than another is told up to here: ten times as large."""
-
+_PAIRS: Final = ("beside", "before")
 _GRID = 2.0**30
 _MOST = int(_GRID * WORST**2)
 _MOST_ROWS = 2**30
@@ -69,12 +73,15 @@ class Asked:
         model is compared with nothing.
     lines : int
         Over so many lines the model's errors are counted, see :func:`glassfleet.intervals.lines_of`; 0: they are not.
+    formers : sequence of Mapping
+        Documents of earlier models of the same target, at most `MOST_FORMERS`; the champion's must be there, too.
     """
 
     model: Mapping[str, Any]
     champion: Mapping[str, Any] | None = None
     worse_by: Mapping[str, float] = field(default_factory=dict)
     lines: int = 0
+    formers: Sequence[Mapping[str, Any]] = ()
 
 
 class ScoresServer:
@@ -88,6 +95,7 @@ class ScoresServer:
         body: dict[str, Value] = {
             "model": dict(parameters.model),
             "champion": parameters.champion and dict(parameters.champion),
+            "formers": [dict(each) for each in parameters.formers],
             "worse_by": dict(parameters.worse_by),
             "lines": parameters.lines,
         }
@@ -109,6 +117,8 @@ class ScoresServer:
             compared, worse = sums[f"worse/{name}"].tolist()
             if not 0 <= worse <= compared <= most:
                 raise ContributionError(f"{worse} of {compared} vehicles are worse off, of {most} at most")
+        for name in (each for each in sums if each.startswith(_PAIRS)):
+            _check_difference(sums[name].tolist(), most)
         if "counts" in sums:
             _check_counts(sums["counts"], int(sums["rows/candidate"][0]))
         for name in (each for each in MODELS if f"rows/{each}" in sums):
@@ -125,7 +135,9 @@ class ScoresServer:
         The summary has ``metric`` ("rmse", in the target's unit, or "f1", the mean over the classes that occur),
         ``rows`` and ``vehicles`` (of test rows), the members of `MODELS` that were scored, and of a model of few
         classes its ``confusion``. By member of `OTHERS` it has ``compared`` and ``worse``: how many vehicles told, and
-        how many of these are worse off. With ``errors``, if they were counted: see
+        how many of these are worse off. By digest of champion and former models, ``beside`` says how much worse the
+        model is, and ``before`` how much worse a former one is than the champion: vehicles, sum of their changes, sum
+        of the variances, see :func:`glassfleet.numerics.paired.from_sums`. With ``errors``, if they were counted: see
         :func:`glassfleet.intervals.recorded_errors`.
         """
         task = Task(SCORES_SCHEME, KIND, state["task"])
@@ -147,6 +159,16 @@ class ScoresServer:
         summary["compared"] = {name: int(total[f"worse/{name}"][0]) for name in others}
         summary["worse"] = {name: int(total[f"worse/{name}"][1]) for name in others}
         summary["worse_by"] = {name: float(state["task"]["worse_by"][name]) for name in others}
+        documents = [state["task"].get("champion"), *_formers(task)]
+        digests = dict(
+            zip(("champion", *FORMERS), (each and document_digest(each) for each in documents), strict=False)
+        )
+        for pairs in _PAIRS:
+            totals = {name.partition("/")[2]: each.tolist() for name, each in total.items() if name.startswith(pairs)}
+            summary[pairs] = {
+                digests[name]: [vehicles, *(each / _GRID for each in sums)]
+                for name, (vehicles, *sums) in totals.items()
+            }
         return Done(None, summary)
 
     @staticmethod
@@ -169,6 +191,8 @@ class Scoring:
         by what they are and what is forecast, see :func:`glassfleet.numerics.f1.confusion`. ``worse/{other}`` (2,): 1
         if this vehicle compared the two, and 1 if it is worse off. ``counts`` (lines, BINS), see
         :func:`glassfleet.intervals.counted`; of one vehicle's own answer no line of less than `FEWEST_ROWS` rows.
+        ``beside/{other}`` (3,): 1 if this vehicle compared the finished model with the champion or a former one, how
+        much worse it is, and the variance of that; ``before/{former}`` (3,): the same of a former one and the champion.
         """
         domain, lines = _domain(task), _lines(task)
         size = len(domain.classes) + 1
@@ -181,6 +205,10 @@ class Scoring:
                 shapes[f"errors/{name}"] = shape
                 if name in limits:
                     shapes[f"worse/{name}"] = (2,)
+        if "rows/champion" in shapes:
+            formers = FORMERS[: len(_formers(task))]
+            shapes |= {f"beside/{name}": (3,) for name in ("champion", *formers)}
+            shapes |= {f"before/{name}": (3,) for name in formers}
         return shapes
 
 
@@ -203,7 +231,7 @@ def scored(
     y : ndarray, shape (n,)
         The target of its test rows: float64, or labels; n may be 0.
     forecasts : mapping of str to ndarray, shape (n,)
-        By member of `MODELS`; one that cannot be had here is left out.
+        By member of `MODELS` and `FORMERS`; one that cannot be had here is left out.
     deciding : ndarray of intp, shape (n,), or None
         Which rule of the finished model decides; None: its errors are counted over one line.
 
@@ -232,37 +260,17 @@ def scored(
     for name in (each for each in OTHERS if {"candidate", each} <= figures.keys() and f"worse/{each}" in sums):
         change = relative("f1" if domain.target is None else "rmse", figures["candidate"], figures[name])
         sums[f"worse/{name}"][:] = 1, change > worse_by[name]
+    for name in (each for each in sums if each.startswith(_PAIRS) and y.size):
+        kind, _, other = name.partition("/")
+        one, two = ("candidate", other) if kind == _PAIRS[0] else (other, "champion")
+        if {one, two} <= forecasts.keys():
+            sums[name][:] = _on_grid(_difference(y, forecasts[one], forecasts[two], domain))
     return Contribution(KIND, int(y.size), sums)
 
 
 def without_few(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return counts, shape (n, m), without those lines that are about fewer than `FEWEST_ROWS` rows."""
     return np.where(counts.sum(axis=1, keepdims=True) < FEWEST_ROWS, 0, counts)
-
-
-def relative(metric: str, figure: float, other: float) -> float:
-    """Return how much worse a figure is than another, relative to the other. Of ``f1`` more is better.
-
-    In [-1, `MOST`]; of ``f1`` in [-`MOST`, 1].
-    """
-    loss = other - figure if metric == "f1" else figure - other
-    if not loss:
-        return 0.0
-    return max(-MOST, min(MOST, loss / abs(other))) if other else math.copysign(MOST, loss)
-
-
-def change_in_words(metric: str, worse: float) -> str:
-    """Say what `relative` returns in the sign of what is measured: F1 falls where an error rises.
-
-    >>> change_in_words("rmse", 0.1234), change_in_words("f1", 0.05), change_in_words("rmse", 9.0)
-    ('error +12.3%', 'F1 -5.0%', 'error more than 10 times as high')
-    """
-    name = "F1" if metric == "f1" else "error"
-    change = -worse if metric == "f1" else worse
-    if change >= MOST:
-        return f"{name} more than 10 times as high"
-    # `+ 0.0` makes of a negative zero a positive one.
-    return f"{name} {round(change, 3) + 0.0:+.1%}"
 
 
 def same_target(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -296,6 +304,14 @@ def _limits(task: Task) -> dict[str, float]:
         raise TaskError("worse_by is malformed") from fault
 
 
+def _formers(task: Task) -> Sequence[Mapping[str, Any]]:
+    """Return the documents of earlier models that are compared."""
+    formers = task.body.get("formers") or ()
+    if not isinstance(formers, list | tuple) or len(formers) > len(FORMERS):
+        raise TaskError(f"a model is compared with at most {len(FORMERS)} earlier ones")
+    return formers
+
+
 def _lines(task: Task) -> int:
     lines = task.body.get("lines", 0)
     if type(lines) is not int or not 0 <= lines <= MOST_RULES:
@@ -308,6 +324,15 @@ def _check_errors(name: str, errors: NDArray[np.int64], rows: int) -> None:
         raise ContributionError(f"{name}: errors beyond those of {rows} rows")
     if errors.shape != (1,) and ((errors < 0).any() or int(errors.sum()) != rows):
         raise ContributionError(f"{name}: counts of classes that are not those of {rows} rows")
+
+
+def _check_difference(totals: Sequence[int], most: int) -> None:
+    vehicles, change, variance = totals
+    limit = vehicles * MOST_TOLD * _GRID + most
+    if not (0 <= vehicles <= most and abs(change) <= limit and 0 <= variance <= MOST_TOLD * limit + most):
+        raise ContributionError(
+            f"{vehicles} vehicles, of {most} at most, cannot differ by sums of {change}, {variance}"
+        )
 
 
 def _check_counts(counts: NDArray[np.int64], rows: int) -> None:
@@ -332,6 +357,18 @@ def _errors(y: NDArray[Any], forecast: NDArray[Any], domain: Domain) -> NDArray[
         off = np.nan_to_num(np.abs(y - forecast) / width_of(domain), nan=WORST, posinf=WORST)
         return np.array([np.rint(np.minimum(off, WORST) ** 2 * _GRID).astype(np.int64).sum()])
     return confusion(y, forecast, domain.classes)
+
+
+def _difference(y: NDArray[Any], forecast: NDArray[Any], other: NDArray[Any], domain: Domain) -> Difference:
+    def figure(truth: NDArray[Any], answers: NDArray[Any]) -> float:
+        return _figure(_errors(truth, answers, domain), truth.size, domain)
+
+    return difference("rmse" if domain.target is not None else "f1", figure, y, forecast, other)
+
+
+def _on_grid(one: Difference) -> tuple[int, int, int]:
+    change, variance = max(-MOST_TOLD, min(MOST_TOLD, one.change)), min(one.variance, MOST_TOLD**2)
+    return 1, round(change * _GRID), round(variance * _GRID)
 
 
 def _figure(errors: NDArray[np.int64], rows: int, domain: Domain) -> float:

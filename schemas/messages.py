@@ -325,6 +325,14 @@ class Receipt(Body):
     reason: Text = ""
 
 
+class Former(Body):
+    """An earlier version of a model."""
+
+    kind: ClassVar[str] = "former"
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    digest: Digest
+
+
 class Trial(Body):
     """Who tries a candidate, and against what; part of a candidate's pointer.
 
@@ -336,12 +344,15 @@ class Trial(Body):
         An agent takes part when its place (`schemas.trial.place`) is below this, 0 to 2^32.
     champion : str
         Digest of the model that the candidate is compared with; empty: the constant, see `Evaluation`.
+    formers : list of Former
+        Earlier versions that were in use, at most three: the candidate is compared with them, too.
     """
 
     kind: ClassVar[str] = "trial"
     salt: Name
     below: Annotated[int, Field(ge=0, le=2**32)]
     champion: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+    formers: Annotated[list[Former], Field(max_length=3)] = []
 
 
 class ModelPointer(Body):
@@ -388,6 +399,10 @@ class Evaluation(Body):
     confusion : list of list of int, or None
         Of a model of at most 16 classes: test rows by what they are (lines) and what the model says (columns). There is
         one for each class, in the model's order, and one for any other label. Classes of one or two rows are left out.
+    beside : dict of str to list of float
+        By digest of the champion and of the trial's former versions, as far as they can be used. How much worse the
+        candidate is, relative to it; the variance of that (`glassfleet.numerics.paired`); the same two of it and the
+        champion.
     cannot : str
         Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.
     """
@@ -402,6 +417,7 @@ class Evaluation(Body):
     rows: Count
     champion: float | None = None
     champion_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    beside: Annotated[dict[Digest, Annotated[list[float], Field(min_length=4, max_length=4)]], Field(max_length=4)] = {}
     cannot: Text = ""
     constant: float | None = None
     # Left out of scores of numbers: coordinators of former versions know no such field.

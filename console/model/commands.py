@@ -143,7 +143,6 @@ def show(options: ShowOptions) -> None:
     """
     from console.model.words import input_words, wrapped
     from glassfleet.explain import summary
-    from glassfleet.export.tables import levels_of
     from schemas.documents import document_digest
 
     record, learned, standing = load(options)
@@ -166,14 +165,32 @@ def show(options: ShowOptions) -> None:
         click.echo("\n".join(wrapped(note, "  ")))
     if record is not None:
         _show_training(record, learned)
-    for variable, levels in zip(learned.domain.features, levels_of(learned), strict=False):
-        what = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
-        click.echo("\n".join(wrapped(what, "  ")))
+    _show_inputs(record, learned)
     target = learned.domain.target
     if target is not None:
         click.echo(f"  target {target.name}: {input_words(target)}")
     else:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
+
+
+def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
+    """Say of each input what it is, how far it moves the answer over the fleet's rows, and over its range."""
+    from console.model.words import input_words, wrapped
+    from glassfleet.explain import importance, reach
+    from glassfleet.export.tables import levels_of
+    from glassfleet.reference import reference_of
+
+    domain = learned.domain
+    reference = None if record is None else reference_of(record.parameters, domain)
+    moved, spans = (each(learned, reference, domain.names) for each in (importance, reach))
+    unit = " %" if domain.target is None else f" {domain.target.unit}" if domain.target.unit else ""
+    for variable, levels in zip(domain.features, levels_of(learned), strict=False):
+        words = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
+        if variable.name in moved:
+            words += f"; moves the answer by {moved[variable.name]:.3g}{unit}"
+        if variable.name in spans:
+            words += f", over its range by {spans[variable.name]:.3g}{unit}"
+        click.echo("\n".join(wrapped(words, "  ")))
 
 
 def _show_training(record: ModelRecord, learned: Model) -> None:

@@ -243,7 +243,4 @@ def _learned(
     model = catalogue.model_of(record)
     sent = api.get(f"{where}/scores")
     scores = [{"vehicle": agent, "metric": sent["metric"], **each} for agent, each in sent["vehicles"].items()]
-    since = f"{str(sent['since'])[:19].replace('T', ' ')} UTC"
-    if scores:
-        return result, model, scores, [sent["about"], f"Sent since the coordinator started, {since}."]
-    return result, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]
+    return result, model, scores, [sent["about"]] if scores else ["No vehicle has sent scores of this model."]

@@ -30,7 +30,7 @@ FORMAT: Final = 1
 _EMPTY = (
     *("store", "reason", "founders", "lost", "model", "summary", "errors", "harmful"),
     *("editions", "summed", "earlier", "runs_left", "counted_rows", "sealed", "met"),
-    *("champion", "private", "scores", "false_answers"),
+    *("champion", "formers", "private", "scores", "false_answers"),
 )
 """What an elastic run does not have while a round is open that nobody has answered; most is of private runs."""
 _SETS = frozenset(

@@ -45,6 +45,8 @@ class Start(TimedEvent):
         The agents that are up now, and what they offer.
     champion : Mapping or None
         Private runs: document of the model that the name stands for now.
+    formers : tuple of Mapping
+        Private runs: documents of earlier ones that the finished model is compared with, too.
     earlier : tuple of Total
         Private runs: earlier ones, the newest first.
     false_answers : tuple of str
@@ -55,6 +57,7 @@ class Start(TimedEvent):
     spec: RunSpec
     agents: Mapping[str, Offer] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
+    formers: tuple[Mapping[str, Any], ...] = ()
     earlier: tuple[Total, ...] = ()
     false_answers: tuple[str, ...] = ()
 
@@ -284,6 +287,7 @@ def from_value(value: Mapping[str, Any]) -> Event:
     if kind is Start:
         fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
         fields["false_answers"] = tuple(fields["false_answers"])
+        fields["formers"] = tuple(fields["formers"])
         fields["earlier"] = tuple(map(Total.from_value, fields["earlier"]))
     elif kind is AgentUp:
         fields["offer"] = Offer.from_value(fields["offer"])

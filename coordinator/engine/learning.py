@@ -24,6 +24,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
 from glassfleet.numerics.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
+from glassfleet.numerics.paired import MARGIN
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target
@@ -197,7 +198,7 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
 
 
 def to_score(state: RunState) -> Asked:
-    """Return what the vehicles score: the model, and in a private run what its name stood for at the begin.
+    """Return what the vehicles score: the model, and in a private run what its name stood for at the begin and before.
 
     A model of another target is no champion. The limits are those of the gate that each new version passes.
     """
@@ -206,8 +207,8 @@ def to_score(state: RunState) -> Asked:
     if state.spec.private is None:
         return Asked(model, lines=lines)
     champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
-    limits = {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
-    return Asked(model, champion, limits, lines)
+    limits = {"champion": MARGIN, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
+    return Asked(model, champion, limits, lines, () if champion is None else state.formers)
 
 
 def harmful_member(

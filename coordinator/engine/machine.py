@@ -170,6 +170,7 @@ class Engine:
             agents=Map(event.agents),
             max_rows_each=most,
             champion=event.champion,
+            formers=event.formers,
             earlier=event.earlier,
             false_answers=event.false_answers,
         )

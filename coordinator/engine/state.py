@@ -281,6 +281,8 @@ class RunState:
         Former members and why they were lost.
     champion : Mapping or None
         Private runs: document of the model that the name stood for when the run began.
+    formers : tuple of Mapping
+        Private runs: documents of earlier ones, the best known first.
     private : Mapping
         Private runs: what protected the answers that the model rests on, see `scoring`; empty before it is learned.
     scores : Mapping
@@ -331,6 +333,7 @@ class RunState:
     founders: int = 0
     lost: Mapping[str, str] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
+    formers: tuple[Mapping[str, Any], ...] = ()
     private: Mapping[str, Value] = field(default_factory=dict)
     scores: Mapping[str, Value] = field(default_factory=dict)
     errors: Mapping[str, Value] = field(default_factory=dict)

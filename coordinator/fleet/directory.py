@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.engine import Offer
+from coordinator.journal.port import Journal
 from schemas.messages import AgentState, Evaluation
 
 KEPT_EVALUATIONS = 64
@@ -120,11 +121,11 @@ class Fleet:
         Seconds that only go forward; None: `wall`.
     max_agents, fleet_bytes : int
         See `coordinator.config.FleetLimits`.
+    journal : Journal or None
+        Has the scores of agents over the lives of coordinators; None: they are lost with this one.
 
     Attributes
     ----------
-    began : float
-        Since when scores are heard, seconds since the epoch: they are in memory only.
     refused : int
         Births that were not taken for want of room.
     held : int
@@ -138,9 +139,9 @@ class Fleet:
         *,
         max_agents: int,
         fleet_bytes: int,
+        journal: Journal | None = None,
     ) -> None:
         self._wall = wall
-        self.began = wall()
         self._clock = clock or wall
         self._max_agents = max_agents
         self._fleet_bytes = fleet_bytes
@@ -149,6 +150,8 @@ class Fleet:
         self._records = 0
         self._down = 0
         self._scores = 0
+        self._journal = journal
+        self._unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
 
@@ -249,6 +252,9 @@ class Fleet:
     def _meet(self, agent: str, record: KnownAgent) -> Offer:
         shared = self._offers.acquire(record.offer)
         self._put(agent, replace(record, offer=shared, turns=BIRTHS_BURST - 1.0, counted=self._clock()))
+        kept = [] if self._journal is None else self._journal.kept("scores", agent)
+        if kept:
+            self._remember(agent, {(each["name"], each["version"]): each for each in kept})
         return shared
 
     def _put(self, agent: str, record: KnownAgent) -> None:
@@ -299,7 +305,21 @@ class Fleet:
         known = self._agents.get(agent)
         if known is None or body.cannot:
             return
-        scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
+        scores = dict(known.evaluations)
+        scores.pop((body.name, body.version), None)  # the newest last
+        self._remember(agent, {**scores, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})})
+        self._unwritten.add(agent)
+
+    def write_scores(self) -> None:
+        """Keep what agents scored, in one transaction; raises StorageError when the journal cannot be written."""
+        agents, self._unwritten = self._unwritten, set()
+        if agents and self._journal is not None:
+            known = {agent: list(self._agents[agent].evaluations.values()) for agent in agents & self._agents.keys()}
+            self._journal.keep("scores", known, self._max_agents)
+
+    def _remember(self, agent: str, scores: dict[tuple[str, int], dict[str, Any]]) -> None:
+        """Let scores take the place of an agent's, the oldest of which go first."""
+        known = self._agents[agent]
         size, most = _bytes_of(known.evaluations), self._fleet_bytes // 2
         share = max(most // len(self._agents), _SCORES_BYTES)
         if self._scores + _bytes_of(scores) - size > most:

@@ -66,7 +66,7 @@ class Witness:
         """Keep what was taken, in one transaction; raises StorageError when the journal cannot be written."""
         if not self._new:
             return
-        without = self._journal.witness(self._new, self._most)
+        without = self._journal.keep("witnessed", self._new, self._most)
         self._new = {}
         if without and not self._is_full:
             self._is_full = True
@@ -74,7 +74,7 @@ class Witness:
 
     def heads(self, agent: str) -> list[dict[str, Any]]:
         """Return the heads of a vehicle's log that are kept, in the order in which they were seen; from any thread."""
-        return self._journal.witnessed(agent)
+        return self._journal.kept("witnessed", agent)
 
 
 def falls(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from coordinator.journal.port import (
     Damaged,
     Decision,
     Entry,
+    Kept,
     Leader,
     StoredModel,
     overview,
@@ -32,7 +33,7 @@ class _Content:
     decisions: list[tuple[Decision, str]] = field(default_factory=list)
     latest: float | None = None
     leader: Leader | None = None
-    witnessed: dict[str, str] = field(default_factory=dict)
+    by_agent: dict[str, dict[str, str]] = field(default_factory=dict)
     is_open: bool = False
 
 
@@ -222,20 +223,20 @@ class MemoryJournal:
         """Return who leads, or led last."""
         return self.content.leader
 
-    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
-        """Write down by vehicle which heads of its log were seen."""
+    def keep(self, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down something by vehicle."""
         self.check()
-        kept = self.content.witnessed
-        given = sorted(heads.items(), key=lambda each: each[0] not in kept)  # a newcomer takes nobody's place
-        for agent in heads:
+        kept = self.content.by_agent.setdefault(what, {})
+        given = sorted(values.items(), key=lambda each: each[0] not in kept)  # a newcomer takes nobody's place
+        for agent in values:
             kept.pop(agent, None)
         some = given[: max(0, most - len(kept))]
         kept.update((agent, json.dumps(each)) for agent, each in some)
-        return len(heads) - len(some)
+        return len(values) - len(some)
 
-    def witnessed(self, agent: str) -> list[dict[str, Any]]:
-        """Return what `witness` wrote of a vehicle."""
-        return list(json.loads(self.content.witnessed.get(agent, "[]")))
+    def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
+        """Return what `keep` wrote of a vehicle."""
+        return list(json.loads(self.content.by_agent.get(what, {}).get(agent, "[]")))
 
     def check(self) -> None:
         """Raise StorageError when it is closed."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from schemas.record import CENTRAL
 
@@ -188,6 +188,10 @@ class Leader:
     about: dict[str, Any]
 
 
+Kept = Literal["witnessed", "scores"]
+"""What is kept by vehicle: heads of its log of forecasts that were seen; its scores of model versions."""
+
+
 class Journal(Protocol):
     """Append-only events, the documents of ended runs, and the model registry, in one place with one lock."""
 
@@ -276,15 +280,15 @@ class Journal(Protocol):
     def leader(self) -> Leader | None:
         """Return who leads, or led last; None: nobody is known."""
 
-    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
-        """Write down by vehicle which heads of its log were seen, in place of what was, in one transaction.
+    def keep(self, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down something by vehicle, in place of what was, in one transaction.
 
-        Those of more than `most` vehicles are left out; returns how many. They are JSON values, see
-        `coordinator.fleet.witness`.
+        That of more than `most` vehicles is left out; returns how many. They are JSON values, see
+        `coordinator.fleet.witness` and `coordinator.fleet.directory`.
         """
 
-    def witnessed(self, agent: str) -> list[dict[str, Any]]:
-        """Return what `witness` wrote of a vehicle; none where that is damaged. From any thread."""
+    def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
+        """Return what `keep` wrote of a vehicle; nothing where that is damaged. From any thread."""
 
     def check(self) -> None:
         """Raise StorageError when nothing can be written any more because the lock was lost."""

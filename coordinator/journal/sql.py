@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import postgres, records, sqlite, witnessed
+from coordinator.journal import by_agent, postgres, records, sqlite
 from coordinator.journal.lock import Again
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
@@ -23,6 +23,7 @@ from coordinator.journal.port import (
     Damaged,
     Decision,
     Entry,
+    Kept,
     Leader,
     StoredModel,
     brief,
@@ -32,7 +33,7 @@ from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, le
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -290,14 +291,14 @@ class SqlJournal:
         """Return who leads, or led last."""
         return leader_of(self._select(sa.select(LEADER)))
 
-    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
-        """Write down by vehicle which heads of its log were seen."""
+    def keep(self, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down something by vehicle."""
         with self._write() as connection:
-            return witnessed.put(connection, heads, most)
+            return by_agent.put(connection, what, values, most)
 
-    def witnessed(self, agent: str) -> list[dict[str, Any]]:
-        """Return what `witness` wrote of a vehicle."""
-        return witnessed.heads_of(self._select(witnessed.of(agent)))
+    def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
+        """Return what `keep` wrote of a vehicle."""
+        return by_agent.values_of(what, self._select(by_agent.of(what, agent)))
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""

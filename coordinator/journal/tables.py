@@ -96,3 +96,12 @@ WITNESSED = sa.Table(
     _checksum(),
 )
 """Heads of vehicles' logs of forecasts that were seen: one row for each vehicle."""
+
+SCORES = sa.Table(
+    "scores",
+    METADATA,
+    sa.Column("agent", sa.String(64), primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    _checksum(),
+)
+"""What vehicles scored of model versions: one row for each vehicle."""

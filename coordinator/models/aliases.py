@@ -18,8 +18,9 @@ from schemas.messages import ModelPointer, Trial
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
 SIGNED = "signed"
 """An operator let a version be signed again whose signature could not be verified."""
-Cause = Literal["published", "adopted", "promoted", "rolled-back"]
-"""Why a version is current. ``adopted``: it was so before there were decisions."""
+Cause = Literal["published", "adopted", "promoted", "rolled-back", "returned"]
+"""Why a version is current. ``adopted``: it was so before there were decisions; ``returned``: the gate found a former
+version to be the best; ``promoted`` and ``rolled-back``: an operator's word, or a staged rollout."""
 
 
 @dataclass
@@ -90,11 +91,13 @@ class Aliases:
 
     def pinned(self) -> set[tuple[str, int]]:
         """Return the versions that a name stands for: they must stay, however old they are."""
-        return {(each.name, each.version) for each in (*self.current.values(), *self.candidate.values())}
+        return {(name, version) for name in {*self.current, *self.candidate} for version in self.pinned_of(name)}
 
     def pinned_of(self, name: str) -> set[int]:
-        """Return the versions that one name stands for."""
-        return {each.version for each in (self.current.get(name), self.candidate.get(name)) if each is not None}
+        """Return the versions that one name stands for, and those that its candidate is compared with."""
+        pointers = [each for each in (self.current.get(name), self.candidate.get(name)) if each is not None]
+        formers = [former for each in pointers if each.trial is not None for former in each.trial.formers]
+        return {each.version for each in pointers} | {each.version for each in formers}
 
     def _next(self, name: str) -> int:
         return max(self._sequence.get(name, 0) + 1, int(self.wall() * 1000))

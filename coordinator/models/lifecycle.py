@@ -132,10 +132,12 @@ class Models:
     def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
 
-        What the names stand for, what rollouts compare, and what a rollback would go to.
+        What the names stand for, what rollouts compare, the next one will compare, and what a rollback would go to.
         """
         kept = self.aliases.pinned() | self.rollouts.compared()
         for name in self.aliases.current:
+            for private in (False, True):
+                kept |= {(name, each.version) for each, _ in self.rollouts.formers(name, private=private)}
             with suppress(NotFoundError):
                 kept.add((name, self.registry.before(name)))
         return kept
@@ -261,7 +263,8 @@ class Models:
         """Decide about the model of a private run: no vehicle tries it by itself."""
         asked = None if state.champion is None else document_digest(state.champion)
         now = None if current is None else current.digest
-        verdict = judged(state.scores, asked=asked, current=now, cohort=len(state.cohort))
+        versions = {each.digest: each.version for each in self.registry.heads(model.name)}
+        verdict = judged(state.scores, versions, asked=asked, current=now, cohort=len(state.cohort))
         if verdict.passes:
             return self.become_current(model, "published", verdict.reason)
         if self.rollouts.live(model.name) is not None:
@@ -269,7 +272,13 @@ class Models:
         stood = self.aliases.pinned_of(model.name)
         trial = Trial(salt=model.run, below=0, champion=now or "")
         candidate = self.aliases.to_candidate(model.name, model.version, model.digest, trial, verdict.reason)
-        self.registry.decide([candidate])
+        returned = []
+        if verdict.returns:
+            reason = f"{verdict.reason}; version {model.version} stays a candidate"
+            returned = [
+                self.aliases.to_current(model.name, versions[verdict.returns], verdict.returns, "returned", reason)
+            ]
+        self.registry.decide([candidate, *returned])
         return stood
 
     def champion(self, name: str) -> ModelRecord | None:

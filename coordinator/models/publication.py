@@ -179,14 +179,16 @@ class ModelPublisher:
         A new version does not clear these by its number: a crash after the decision that took the name from one
         leaves it on the broker.
         """
-        newest, stands, outlived = 0, dict[str, int](), set[int]()
+        newest, stands, outlived = 0, dict[str, list[int]](), set[int]()
         for each in self.registry.decisions(name):
             newest = max(newest, int(each.body.get("version", 0)))
             if each.kind in (CURRENT, CANDIDATE):
-                stands[each.kind] = int(each.body["version"])
+                beside = (each.body.get("trial") or {}).get("formers", ())
+                stands[each.kind] = [int(each.body["version"]), *(int(former["version"]) for former in beside)]
             elif each.kind == NO_CANDIDATE:
                 stands.pop(CANDIDATE, None)
-            outlived.update(version for version in stands.values() if version <= newest - self.retained_versions)
+            stood = (version for versions in stands.values() for version in versions)
+            outlived.update(version for version in stood if version <= newest - self.retained_versions)
         return outlived
 
     def _kept(self, models: list[StoredModel]) -> list[StoredModel]:

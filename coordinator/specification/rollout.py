@@ -23,8 +23,8 @@ class RolloutPlan(BaseModel):
         A stage is not judged in the candidate's favour on fewer reports: a number >= 1, or a fraction in (0, 1] of
         the vehicles that are up and asked.
     max_worse : float
-        The candidate's error may be so much larger than the champion's, averaged over the vehicles: 0.05 is 5 %.
-        Negative: it must be better.
+        The candidate's error may be so much larger than the champion's, and than that of the best versions before it,
+        averaged over the vehicles: 0.05 is 5 %. Negative: it must be better.
     max_worse_share : float
         At most this share of the vehicles, [0, 1], may have an error that is larger by more than `vehicle_worse`.
     vehicle_worse : float
@@ -32,8 +32,8 @@ class RolloutPlan(BaseModel):
     deadline : float
         Seconds for each stage, > 0. Then it is judged by what has come, or rolled back when that is too little.
     gate : bool
-        Judged by the median over the vehicles instead of the mean, and a version that does not pass stays the
-        candidate of its name, with the reason.
+        Judged as every new version is instead of by `max_worse` (a first one by the median over the vehicles, see
+        `glassfleet.numerics.paired`), and a version that does not pass stays the candidate, with the reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -75,5 +75,5 @@ is named without whom the others gain (`glassfleet.numerics.influence`). Honest 
 condensed rows, and a vehicle alone from its rows as they are."""
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)
-"""What every new version passes before it becomes current. The median decides alone: the share of vehicles that are
-worse off, which a minority of liars could raise, does not. Vehicles that are up report within seconds."""
+"""What every new version passes before it becomes current. The share of vehicles that are worse off, which a minority
+of liars could raise, decides nothing. Vehicles that are up report within seconds."""

@@ -74,7 +74,7 @@ TABLE: tuple[Described, ...] = (
     Described("glassfleet_models_moved_total", "counter", ("cause",), "Versions that an operator made current: `promoted`, `rolled-back`.", "models.", ("promoted", "rolled-back")),
     Described("glassfleet_models_references_total", "counter", (), "Central references registered, to compare with.", "models.references"),
     Described("glassfleet_rollouts_ended_total", "counter", ("phase",), "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
-    Described("glassfleet_gates_total", "counter", ("outcome",), "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, `too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.", "gates.", ("promoted", "too-bad", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded")),
+    Described("glassfleet_gates_total", "counter", ("outcome",), "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, `former-better`, `too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.", "gates.", ("promoted", "too-bad", "former-better", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded")),
     Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry.", "models.unpublishable"),
     Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal.", "journal.records"),
     Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written.", "journal.failed"),

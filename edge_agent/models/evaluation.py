@@ -8,8 +8,8 @@ or a prediction takes longer than a moment, all of it is done in a process of it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,6 +27,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
 from glassfleet.numerics.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
+from glassfleet.numerics.paired import difference
 from glassfleet.scheme import Cost, Done, Model, Next, Scheme, Task
 from glassfleet.scores import without_few
 from glassfleet.traits import alone_parameters, cost_of, is_personal, personal_model
@@ -79,6 +80,8 @@ class Scores:
         Which model that was.
     constant : float
         Score of the constant on the same rows: the mean, or the most frequent class, of the training rows.
+    beside : dict of str to list of float
+        See `schemas.messages.Evaluation`.
     confusion : list of list of int, or None
         Of a model with at most `MOST_CONFUSED` classes: test rows by what they are and what the model says, see
         :func:`glassfleet.numerics.f1.confusion`, without classes of few rows (`glassfleet.scores.without_few`).
@@ -91,6 +94,7 @@ class Scores:
     constant: float
     champion: float | None = None
     champion_digest: str = ""
+    beside: dict[str, list[float]] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
 
 
@@ -117,7 +121,11 @@ class Evaluator:
         self.is_waiting = False
 
     def steps(
-        self, record: ModelRecord, champion: ModelRecord | None = None, local: float | None = None
+        self,
+        record: ModelRecord,
+        champion: ModelRecord | None = None,
+        local: float | None = None,
+        formers: Sequence[ModelRecord] = (),
     ) -> Generator[Scores | None]:
         """Yield None after each piece of work, and the scores at last. `is_waiting` while another process works.
 
@@ -128,6 +136,8 @@ class Evaluator:
             The current model, when `record` is a candidate.
         local : float or None
             Score of the model learned from the rows here, where it is known.
+        formers : sequence of ModelRecord
+            Earlier versions; one that cannot be used here is left out.
 
         Raises
         ------
@@ -141,18 +151,16 @@ class Evaluator:
         )
         local = self._local.get(key) if local is None else local
         with contextlib.suppress(TooLongError):
-            yield from self._here(record, champion, local, key)
+            yield from self._here(record, champion, formers, local, key)
             return
-        yield from self._apart(record, champion, local, key)
+        yield from self._apart([record, champion, *formers], local, key)
 
     def _keep(self, key: str, score: float) -> None:
         while len(self._local) >= KEPT_LOCAL_MODELS:
             self._local.pop(next(iter(self._local)))
         self._local[key] = score
 
-    def _apart(
-        self, record: ModelRecord, champion: ModelRecord | None, local: float | None, key: str
-    ) -> Generator[Scores | None]:
+    def _apart(self, asked: Sequence[ModelRecord | None], local: float | None, key: str) -> Generator[Scores | None]:
         """Score in a process of its own."""
         assert self._budget is not None
         self.is_waiting = True
@@ -164,7 +172,7 @@ class Evaluator:
             for path, data in zip(rows, (self._train, self._test), strict=True):
                 with replacing(path) as file:
                     write_rows(file, data)
-            records = [each and each.to_bytes() for each in (record, champion)]
+            records = [each and each.to_bytes() for each in asked]
             work = Work(self._budget, "score", rows, {"records": records, "local": local}, most_bytes=_RESULT_BYTES)
             while not work.done():
                 yield None
@@ -179,7 +187,12 @@ class Evaluator:
         yield scores
 
     def _here(
-        self, record: ModelRecord, champion: ModelRecord | None, local: float | None, key: str
+        self,
+        record: ModelRecord,
+        champion: ModelRecord | None,
+        formers: Sequence[ModelRecord],
+        local: float | None,
+        key: str,
     ) -> Generator[Scores | None]:
         """Score in this process; raises TooLongError before work that is not light, where there is a budget."""
         scheme = catalogue.load(record.scheme)
@@ -211,8 +224,17 @@ class Evaluator:
             yield scores
             return
         yield None
-        former = score(test.y, self._predictions(champion))
-        yield replace(scores, champion=former, champion_digest=champion.digest)
+        present = self._predictions(champion)
+        former = score(test.y, present)
+        beside = {}
+        for each in (champion, *formers):
+            with contextlib.suppress(*CANNOT_SCORE):
+                other = present if each is champion else self._predictions(each)
+                score(test.y, other)  # raises where its lagged features leave other rows
+                pairs = (difference(metric, score, test.y, *pair) for pair in ((predicted, other), (other, present)))
+                beside[each.digest] = [number for pair in pairs for number in pair]
+            yield None
+        yield replace(scores, champion=former, champion_digest=champion.digest, beside=beside)
 
     def _check(self, cost: Cost | None) -> None:
         if self._budget is not None and not is_light(cost):

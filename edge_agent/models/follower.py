@@ -41,15 +41,16 @@ FOLLOWED_MODELS = 64
 SEQUENCES = ".sequences.json"
 """Name -> highest sequence that was followed. No model's name begins with a dot."""
 
-_CURRENT, _CANDIDATE = "model", "candidate"
+_CURRENT, _CANDIDATE, _FORMER = "model", "candidate", "former-"
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A model to be scored; a candidate beside the current model, if there is one."""
+    """A model to be scored; a candidate beside the current model, if there is one, and former ones."""
 
     record: ModelRecord
     champion: ModelRecord | None = None
+    formers: tuple[ModelRecord, ...] = ()
     is_trial: bool = False
 
 
@@ -117,7 +118,8 @@ class ModelFollower:
         self._have: dict[str, ModelPointer] = {}
         self._current: dict[str, ModelRecord] = {}
         self._tried: dict[str, tuple[ModelPointer, bytes]] = {}
-        self._reported: dict[str, tuple[ModelRecord, Scores]] = {}
+        self._formers: dict[tuple[str, int], ModelRecord] = {}
+        self._reported: dict[str, tuple[ModelPointer, ModelRecord, Scores]] = {}
         self._queue: list[_Job] = []
         self._work: Generator[Scores | None] | None = None
         self._sequences = _read_sequences(directory / SEQUENCES)
@@ -173,23 +175,26 @@ class ModelFollower:
             self._scores.cannot(pointer, self._why_not)
             return
         reported = self._reported.get(name)
-        if reported is not None and (reported[0].digest, reported[1].champion_digest) == (
-            pointer.digest,
-            trial.champion,
-        ):
+        if reported is not None and _compared(reported[0]) == _compared(pointer):
             # The coordinator may have lost what we said; it counts each agent once.
-            self._scores.scored(*reported)
+            self._scores.scored(*reported[1:])
             return
         if any(_compared(known) == _compared(pointer) for known in self._trials(name)):
             return
         self._check_room(name)
         self.withdraw(name)
         self._wanted[_CANDIDATE, name] = pointer
-        self._transport.subscribe(self._topics.model_version(name, pointer.version))
+        for each in trial.formers:
+            former = ModelPointer(name=name, version=each.version, digest=each.digest)
+            self._wanted[f"{_FORMER}{each.version}", name] = former
+        for version in (pointer.version, *(each.version for each in trial.formers)):
+            self._transport.subscribe(self._topics.model_version(name, version))
 
     def withdraw(self, name: str) -> None:
         """Stop trying the candidate of a name."""
-        self._forget(_CANDIDATE, name)
+        for alias in [alias for alias, known in self._wanted if known == name and alias != _CURRENT]:
+            self._forget(alias, name)
+        self._formers = {key: record for key, record in self._formers.items() if key[0] != name}
         self._reported.pop(name, None)
         if self._tried.pop(name, None) is not None:
             self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name or not job.is_trial]
@@ -202,9 +207,8 @@ class ModelFollower:
         WireError
             It is not the model that the pointer promised, or no coordinator of this fleet signed it.
         """
-        for alias in (_CURRENT, _CANDIDATE):
-            pointer = self._wanted.get((alias, name))
-            if pointer is None or pointer.version != number or not payload:
+        for (alias, known), pointer in list(self._wanted.items()):
+            if known != name or pointer.version != number or not payload:
                 continue
             content = read_model(payload, fleet=self._topics.fleet)
             if isinstance(content, bytes):
@@ -218,7 +222,8 @@ class ModelFollower:
             if not self._queue or self._evaluator is None:
                 self._queue.clear()
                 return False
-            self._work = self._evaluator.steps(self._queue[0].record, self._queue[0].champion)
+            asked = self._queue[0]
+            self._work = self._evaluator.steps(asked.record, asked.champion, formers=asked.formers)
         job = self._queue[0]
         try:
             scores = next(self._work, None)
@@ -237,7 +242,7 @@ class ModelFollower:
             if not job.is_trial:
                 self._scores.scored(job.record, scores)
             elif job.record.name in self._tried:
-                self._reported[job.record.name] = (job.record, scores)
+                self._reported[job.record.name] = (self._tried[job.record.name][0], job.record, scores)
                 self._scores.scored(job.record, scores)
         return bool(self._queue) and self.next_due(0.0) is None
 
@@ -266,6 +271,11 @@ class ModelFollower:
             self._log.info("candidate-received", model=name, version=record.version, digest=record.digest)
             self._compare(name)
             return
+        if alias != _CURRENT:
+            self._forget(alias, name)
+            self._formers[name, record.version] = record
+            self._compare(name)
+            return
         # The sequence first: a crash between the two leaves an older model, never an older sequence.
         self._keep_sequence(pointer)
         make_directory(self._directory)
@@ -286,7 +296,7 @@ class ModelFollower:
             self._compare(name)
 
     def _compare(self, name: str) -> None:
-        """Score the candidate, once it and what it is compared with are here."""
+        """Score the candidate, once it and all that it is compared with are here."""
         tried, champion = self._tried.get(name), self._current.get(name)
         if tried is None or tried[0].trial is None:
             return
@@ -294,8 +304,12 @@ class ModelFollower:
             champion = None  # the constant, with which every model is compared
         elif champion is None or tried[0].trial.champion != champion.digest:
             return
-        job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
-        if any(self._is_private(each) for each in (job.record, champion) if each is not None):
+        versions = [each.version for each in tried[0].trial.formers]
+        if any((name, version) not in self._formers for version in versions):
+            return
+        formers = tuple(self._formers[name, version] for version in versions)
+        job = _Job(ModelRecord.from_bytes(tried[1]), champion, formers, is_trial=True)
+        if any(self._is_private(each) for each in (job.record, champion, *formers) if each is not None):
             self._scores.cannot(tried[0], "of a private run: this vehicle tells no scores of its own")
             return
         if job not in self._queue:
@@ -333,8 +347,9 @@ class ModelFollower:
             self._fetcher.cancel(f"{alias}/{name}")
 
 
-def _compared(pointer: ModelPointer) -> tuple[str, str]:
-    return pointer.digest, pointer.trial.champion if pointer.trial is not None else ""
+def _compared(pointer: ModelPointer) -> tuple[str, ...]:
+    trial = pointer.trial
+    return (pointer.digest, *(() if trial is None else (trial.champion, *(each.digest for each in trial.formers))))
 
 
 def _read_sequences(path: Path) -> dict[str, int]:

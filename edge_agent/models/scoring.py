@@ -69,6 +69,6 @@ class ScoreTeller:
         self._publisher.evaluation(body)
 
     def repeat(self) -> None:
-        """Publish the last scores of each model again: a coordinator keeps them in memory only."""
+        """Publish the last scores of each model again: another coordinator may have another journal."""
         for run, body in self._last.values():
             self._publisher.evaluation(body, run=run)

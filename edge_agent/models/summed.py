@@ -24,7 +24,7 @@ from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import TellsRule
 from glassfleet.scheme import Contribution, Scheme, Task
-from glassfleet.scores import SCORES, compared, scored
+from glassfleet.scores import FORMERS, SCORES, compared, scored
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
 
@@ -45,7 +45,8 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
         The task is malformed.
     """
     SCORES.layout(task)
-    document, champion = task.body["model"], task.body.get("champion")
+    document, formers = task.body["model"], task.body.get("formers") or []
+    others = {"champion": task.body.get("champion"), **dict(zip(FORMERS, formers, strict=False))}
     forecasts: dict[str, NDArray[Any]] = {}
     deciding = None
     own, rows = train, test
@@ -59,9 +60,10 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
             forecasts["candidate"] = predict_in_blocks(model, inputs)
             if isinstance(model, TellsRule):
                 deciding = model.deciding(inputs)
-        if champion is not None:
-            with suppress(*_CANNOT):
-                forecasts["champion"] = _of_champion(champion, train, test, rows)
+        for name, other in others.items():
+            if other is not None:
+                with suppress(*_CANNOT):
+                    forecasts[name] = _of_other(other, train, test, rows)
         if "constant" in compared(task):
             forecasts["constant"] = constant(own.y, rows.rows)
         if "local" in compared(task):
@@ -71,12 +73,12 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
     return scored(task, labels, forecasts, deciding)
 
 
-def _of_champion(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:
-    """Return the current model's forecasts of `rows`; raises ValueError where its lagged features leave other rows."""
+def _of_other(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:
+    """Return another version's forecasts of `rows`; raises ValueError where its lagged features leave other rows."""
     model = usable(document, train, test)
     same = remember(test, model.domain.memory)
     if not np.array_equal(same.y, rows.y):
-        raise ValueError("the current model has lagged features of other rows")
+        raise ValueError("the other version has lagged features of other rows")
     return predict_in_blocks(model, inputs_of(model, same))
 
 

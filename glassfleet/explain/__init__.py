@@ -7,7 +7,8 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 - :func:`explained`: the same as a scheme returns it, compared with a reference row;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;
 - :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;
-- :func:`effect`: how the answer moves with one input; :func:`importance`: how much it moves with each;
+- :func:`effect`: how the answer moves with one input; :func:`importance`: how much it moves with each over
+  the fleet's rows, :func:`reach` over its range;
 - :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
 
 :func:`example_row` makes a row to begin with. :mod:`glassfleet.rules` holds what the schemes themselves return, and
@@ -16,7 +17,7 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 
 from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
 from glassfleet.explain.difference import Difference, difference
-from glassfleet.explain.effects import Effect, effect, importance, main_effects, starting_row
+from glassfleet.explain.effects import Effect, effect, importance, main_effects, reach, starting_row
 from glassfleet.explain.example import example_row
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.over_rows import over_rows
@@ -49,6 +50,7 @@ __all__ = [
     "main_effects",
     "over_rows",
     "partitions",
+    "reach",
     "starting_row",
     "summary",
 ]

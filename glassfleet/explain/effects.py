@@ -6,7 +6,7 @@ middle of the inputs' ranges where it has none) and that row moved into each rul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -27,6 +27,9 @@ POINTS: Final = 65
 
 STEPS: Final = 33
 """Values of an input that its importance is computed from."""
+
+FARTHEST: Final = 2.5
+"""An input's values lie within so many standard deviations."""
 
 RULES: Final = 40
 """Rules, those with the most rows, that importance is the mean of."""
@@ -112,12 +115,13 @@ def starting_row(model: Model, reference: Reference | None) -> Reference:
 
 
 def importance(model: Model, reference: Reference | None, features: Sequence[str]) -> dict[str, float]:
-    """Return by how much each input alone moves the answer, by name.
+    """Return by how much each input alone moves the answer over the fleet's rows, by name.
 
-    An input goes over its range while the others stay. Of a forecast it is the highest less the lowest on this way, in
-    the target's own unit. So it is of the chance of the class whose chance moves most, in percent, where the model
-    tells chances. Of other classes it is the share of the way, in percent, on which the class is another one than most
-    often there. It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models),
+    An input spreads as it does over the rows, around the typical row's value, while the others stay. Where its spread
+    is not known, it goes evenly over its range. Of a forecast it is the mean distance from the mean forecast on this
+    way, in the target's own unit. So it is of the chance of the class whose chance moves most, in percent, where the
+    model tells chances. Of other classes it is the share of the way, in percent, on which the class is another one than
+    most often there. It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models),
     weighted by these, each from the typical row moved into the rule; a network is asked at the typical row.
 
     Parameters
@@ -128,10 +132,63 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     features : sequence of str
         The inputs that are asked for.
     """
+    typical = row_at(model.domain, 0.5) if reference is None else reference.row
+
+    def spread(place: int) -> tuple[Floats, Floats]:
+        variable = model.domain.features[place]
+        deviation = None if reference is None or variable.categories else reference.spreads.get(variable.name)
+        if deviation is None:
+            values = _values(variable, STEPS)
+            return values, np.full(len(values), 1.0 / len(values))
+        places = np.linspace(-FARTHEST, FARTHEST, STEPS)
+        often = np.exp(-0.5 * places**2)
+        return np.clip(typical[place] + deviation * places, variable.low, variable.high), often / often.sum()
+
+    def distance(answers: NDArray[Any], often: Floats) -> Floats:
+        if answers.dtype.kind == "f":
+            distances = np.abs(answers - (answers @ often)[:, None])
+            return np.asarray(distances @ often, dtype=np.float64)
+        return np.array(
+            [100.0 - 100.0 * max(often[line == each].sum() for each in np.unique(line)) for line in answers]
+        )
+
+    return _moved(model, typical, features, spread, distance)
+
+
+def reach(model: Model, reference: Reference | None, features: Sequence[str]) -> dict[str, float]:
+    """Return by how much each input alone could move the answer over its whole range, as `importance` otherwise.
+
+    That is the highest forecast less the lowest, or chance, also where hardly a row has such a value. Of other classes
+    there is nothing to tell.
+    """
+    if model.domain.target is None and not isinstance(model, TellsChances):
+        return {}
+
+    def span(answers: NDArray[Any], _: Floats) -> Floats:
+        return np.asarray(np.ptp(answers, axis=1), dtype=np.float64)
+
+    def whole(place: int) -> tuple[Floats, Floats]:
+        values = _values(model.domain.features[place], STEPS)
+        return values, values
+
+    typical = row_at(model.domain, 0.5) if reference is None else reference.row
+    return _moved(model, typical, features, whole, span)
+
+
+def _moved(
+    model: Model,
+    typical: Floats,
+    features: Sequence[str],
+    spread: Callable[[int], tuple[Floats, Floats]],
+    distance: Callable[[NDArray[Any], Floats], Floats],
+) -> dict[str, float]:
+    """Return how far the answer moves with each input, a mean over rules.
+
+    `spread` gives an input's values and how often each is, `distance` how far answers, shape (rules, values), move.
+    """
     if nature(model) == "structures":
         return {}
     domain = model.domain
-    typical = row_at(domain, 0.5) if reference is None else reference.row
     rules = [rule for rule in readable_rules(model) if not rule.otherwise]
     weights = [rule.support if rule.forecast is None else rule.forecast.rows for rule in rules]
     asked = min(RULES, max(1, WORK // max(1, STEPS * len(features) * len(rules))))
@@ -142,9 +199,10 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     result = {}
     for name in features:
         place = domain.names.index(name)
-        varied = _varied(starts, place, _values(domain.features[place], STEPS))
+        values, often = spread(place)
+        varied = _varied(starts, place, values)
         moving = list(_chances(model, varied).values()) or [np.asarray(model.predict(varied))]
-        moved = np.max([_moves(answers.reshape(len(starts), -1)) for answers in moving], axis=0)
+        moved = np.max([distance(answers.reshape(len(starts), -1), often) for answers in moving], axis=0)
         result[name] = float(np.average(moved, weights=weight))
     return result
 
@@ -183,10 +241,3 @@ def _chances(model: Model, X: Floats) -> dict[str, Floats]:
         return {}
     chances, classes = 100.0 * model.predict_proba(X), model.domain.classes
     return {label: chances[:, at] for at, label in enumerate(classes) if at or len(classes) > 2}
-
-
-def _moves(answers: NDArray[Any]) -> Floats:
-    """Return how far each line of answers goes, shape (rows,)."""
-    if answers.dtype.kind == "f":
-        return np.asarray(np.ptp(answers, axis=1), dtype=np.float64)
-    return np.array([100.0 - 100.0 * np.unique(line, return_counts=True)[1].max() / len(line) for line in answers])

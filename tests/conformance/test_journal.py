@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from coordinator.journal import Entry, Journal, migrations, postgres
 from coordinator.journal.inspect import rows
-from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Leader, overview
+from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Kept, Leader, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
 from coordinator.runs.view import run_document
@@ -112,14 +112,16 @@ def test_journal_says_who_led_last_also_when_it_is_opened_again(opener: Opener) 
     journal.close()
 
 
-def test_journal_keeps_what_was_witnessed_of_so_many_vehicles(opener: Opener) -> None:
+@pytest.mark.parametrize(("what", "other"), [("witnessed", "scores"), ("scores", "witnessed")])
+def test_journal_keeps_values_of_so_many_vehicles(opener: Opener, what: Kept, other: Kept) -> None:
     journal = opener()
     heads = [{"n": 3, "hash": "a" * 64, "at": 1.5}]
-    assert journal.witness({"v1": heads, "v2": []}, most=2) == 0
-    assert journal.witness({"v1": heads * 2, "v3": heads}, most=2) == 1
+    assert journal.keep(what, {"v1": heads, "v2": []}, most=2) == 0
+    assert journal.keep(what, {"v1": heads * 2, "v3": heads}, most=2) == 1
     journal.close()
     journal = opener()
-    assert [journal.witnessed(agent) for agent in ("v1", "v2", "v3")] == [heads * 2, [], []]
+    assert [journal.kept(what, agent) for agent in ("v1", "v2", "v3")] == [heads * 2, [], []]
+    assert journal.kept(other, "v1") == []
     journal.close()
 
 

@@ -16,22 +16,30 @@ from coordinator.models.rollout.events import (
     Promote,
     Reported,
     Resume,
+    Return,
     Started,
     Stop,
     Superseded,
     Tick,
     Withdraw,
 )
-from coordinator.models.rollout.machine import Rollout, step
+from coordinator.models.rollout.machine import step
+from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import GATE, RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))
 PLAN = RolloutPlan(stages=(0.25, 1.0), min_reports=0.5, deadline=10.0)
-START = Started(0.0, "rollout-1", "m", 2, "b" * 64, 1, "a" * 64, PLAN)
+PRESENT, FORMER = "a" * 64, "c" * 64
+START = Started(0.0, "rollout-1", "m", 3, "b" * 64, 2, PRESENT, PLAN, formers=((1, FORMER),))
 
 
-def report(agent: str, candidate: float) -> Reported:
-    return Reported(0.0, agent, "rmse", candidate, 1.0)
+def report(agent: str, candidate: float, former: float = 1.0, variance: float = 0.0) -> Reported:
+    """Return errors beside a champion's of 1."""
+    beside = {
+        PRESENT: [candidate - 1.0, variance, 0.0, 0.0],
+        FORMER: [candidate / former - 1.0, variance, former - 1.0, variance],
+    }
+    return Reported(0.0, agent, "rmse", candidate, 1.0, beside=beside)
 
 
 EVENTS = st.one_of(
@@ -96,14 +104,47 @@ def test_rollout_is_decided_by_those_that_can_without_waiting_whoever_cannot(abl
     assert able or state.reason == "nobody-can: none of 8 vehicles can score it (no test rows)"
 
 
-@given(st.floats(0.5, 1.5), st.lists(st.floats(0.0, 1e12), min_size=3, max_size=3), st.permutations(AGENTS))
+@given(
+    st.floats(0.5, 1.5),
+    st.floats(0.5, 1.5),
+    st.lists(st.floats(0.0, 1e9), min_size=6, max_size=6),
+    st.permutations(AGENTS),
+)
 def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
-    error: float, lies: list[float], order: list[str]
+    error: float, former: float, lies: list[float], order: list[str]
 ) -> None:
-    answers = dict(zip(AGENTS, [*lies, *[error] * 5], strict=True))
-    state, _ = step(None, replace(START, plan=GATE))
-    events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, answers[agent]) for agent in order)]
-    for event in events:
-        state, _ = step(state, event)
-    assert state is not None
-    assert state.phase == ("promoted" if error - 1.0 <= GATE.max_worse else "rolled-back")
+    honest = {agent: report(agent, error, former) for agent in AGENTS}
+    reports = honest | {
+        agent: report(agent, *lies[2 * place :][:2]) if lies[2 * place + 1] else honest[agent]
+        for place, agent in enumerate(AGENTS[:3])
+    }
+
+    def judged(reports: dict[str, Reported]) -> Rollout:
+        state, _ = step(None, replace(START, plan=GATE))
+        events: list[Event] = [Opened(1.0, AGENTS), *(reports[agent] for agent in order)]
+        for event in events:
+            state, _ = step(state, event)
+        assert state is not None
+        return state
+
+    assert judged(reports).outcome == judged(honest).outcome
+
+
+def test_chain_of_small_losses_ends_at_the_best_that_was_in_use() -> None:
+    def outcome(candidate: float, former: float) -> str:
+        state, _ = step(None, replace(START, plan=GATE))
+        events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, candidate, former, 1e-6) for agent in AGENTS)]
+        for event in events:
+            state, effects = step(state, event)
+        assert state is not None
+        returns = [each for each in effects if isinstance(each, Return)]
+        assert [(each.version, each.digest) for each in returns] == (
+            [(1, FORMER)] if state.outcome == "former-better" else []
+        )
+        return state.outcome
+
+    assert outcome(1.005, 1.0) == "promoted", "as good, within the margin"
+    assert outcome(1.005, 0.993) == "too-bad", "within the margin of the present version, not of the best"
+    assert outcome(1.005, 0.98) == "former-better", "the present version is worse than a former one on the rows of now"
+    assert outcome(0.97, 0.98) == "promoted", "better than both"
+    assert outcome(0.985, 0.98) == "promoted", "as good as the best"

@@ -192,8 +192,8 @@ class PrivateStage:
         Who is up.
     earlier : sequence of Total
         Of earlier runs, the newest first.
-    champion : dict or None
-        Document of the model that is in use.
+    champion, formers : dict or None, sequence of dict
+        Documents of the model that is in use, and of those that were.
     tests : callable or None
         Returns the test rows of a vehicle; None: it tests with those that it learns from.
     spec : any
@@ -207,6 +207,7 @@ class PrivateStage:
         *,
         earlier: Sequence[Total] = (),
         champion: dict[str, Any] | None = None,
+        formers: Sequence[dict[str, Any]] = (),
         tests: Callable[[str], Dataset] | None = None,
         **spec: Any,
     ) -> None:
@@ -225,7 +226,8 @@ class PrivateStage:
             "private": {},
             **spec,
         }
-        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), champion, tuple(earlier))
+        spoken = RunSpec.from_document(document), dict.fromkeys(agents, OFFER)
+        start = Start(0.0, *spoken, champion, tuple(formers), tuple(earlier))
         self.journal: list[bytes] = [codec.encode(to_value(start))]
         self.state, _ = self.engine.step(None, start)
         self.requests: list[OpenRound] = []

@@ -18,6 +18,7 @@ from glassfleet.explain import (
     importance,
     main_effects,
     partitions,
+    reach,
     starting_row,
     summary,
 )
@@ -95,6 +96,11 @@ class LoadedModel:
         names = [use.feature for use in self.summary.features] or list(self.model.domain.names)
         shares = importance(self.model, self.reference, names[:MOST_INPUTS])
         return dict(sorted(shares.items(), key=lambda each: -each[1]))
+
+    @cached_property
+    def reach(self) -> dict[str, float]:
+        """How far inputs could move the answer over their ranges; nothing of classes without chances."""
+        return reach(self.model, self.reference, list(self.importance))
 
     @cached_property
     def effects(self) -> tuple[tuple[Effect, ...], str]:

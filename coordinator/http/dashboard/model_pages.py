@@ -109,7 +109,6 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
                 for line in scored.items
             ],
-            began=coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
             inputs=_inputs(loaded),
@@ -141,7 +140,6 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
             numbers=_numbers(registry.heads(name)),
-            began=coordinator.fleet.began,
         )
 
     @app.get("/models/{name}/{version:int}/download", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)
@@ -160,10 +158,13 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))
 
 
-def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float]]:
-    """Return the inputs that are listed: limits, use in rules, importance; those that count most first."""
-    uses = {use.feature: use for use in loaded.summary.features}
-    return [(loaded.model.domain.variable(name), uses.get(name), moved) for name, moved in loaded.importance.items()]
+def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float, float | None]]:
+    """Return the inputs that are listed: limits, use in rules, importance, reach; those that count most first."""
+    uses, spans = {use.feature: use for use in loaded.summary.features}, loaded.reach
+    return [
+        (loaded.model.domain.variable(name), uses.get(name), moved, spans.get(name))
+        for name, moved in loaded.importance.items()
+    ]
 
 
 def _better(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
@@ -189,7 +188,6 @@ class ScoresDocument(TypedDict):
     source: Source
     about: str
     notes: list[str]
-    since: str
     vehicles: dict[str, VehicleDocument]
 
 
@@ -204,7 +202,6 @@ def as_document(coordinator: Coordinator, loaded: LoadedModel) -> ScoresDocument
         "source": known.source,
         "about": known.about,
         "notes": in_lines(known.far_out),
-        "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
         "vehicles": {
             line.agent: {
                 "rows": line.rows,

@@ -29,6 +29,7 @@ WORDS = {
     "adopted": "in use: the newest there was",
     "promoted": "in use: promoted",
     "rolled-back": "in use again: rolled back",
+    "returned": "in use again: the best on new rows",
 }
 
 

@@ -18,7 +18,7 @@ from coordinator.http.dashboard.show import Page
 from coordinator.journal.port import StoredModel, overview
 from glassfleet import catalogue
 from glassfleet.export.svg.text import cut, number
-from glassfleet.scores import relative
+from glassfleet.numerics.paired import relative
 from schemas.errors import GlassfleetError, NotFoundError
 from schemas.rounds import bytes_each
 

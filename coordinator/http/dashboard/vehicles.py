@@ -18,7 +18,7 @@ from coordinator.models.central import reference_of
 from coordinator.runs.attendance import Attendance, Recent
 from coordinator.runs.earlier import quarantined
 from coordinator.specification.rollout import GATE
-from glassfleet.scores import relative
+from glassfleet.numerics.paired import relative
 from schemas.rounds import missed
 
 RUNS_PER_PAGE = 10

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
+from coordinator.journal.port import ROLLOUTS, Decision
 from coordinator.specification.rollout import RolloutPlan
 
 
@@ -13,6 +15,7 @@ class Started:
     """An operator or a run wants a candidate tried; versions and digests of both models.
 
     The champion's are 0 and empty when no version is current: then the candidate is compared with the constant.
+    `formers` are versions and digests of earlier ones that were in use: the candidate is compared with them, too.
     `suspect` says without whom the others would gain, in words; empty: nobody is named.
     """
 
@@ -25,6 +28,7 @@ class Started:
     champion_digest: str
     plan: RolloutPlan
     suspect: str = ""
+    formers: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Opened:
 class Reported:
     """A vehicle's scores of candidate and champion, on the same rows; and of a model of its own training rows alone.
 
-    `local` is None in the journals of earlier software.
+    `local` is None in the journals of earlier software. `beside` has for the champion and each former version, by
+    digest: how much worse the candidate is than it, the variance of that, and the same two of it and the champion.
     """
 
     at: float
@@ -48,6 +53,7 @@ class Reported:
     candidate: float
     champion: float
     local: float | None = None
+    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,4 +135,35 @@ class Promote:
     reason: str
 
 
-Effect: TypeAlias = Try | Withdraw | Promote
+@dataclass(frozen=True)
+class Return:
+    """Make a former version current again: it is the best on the rows of now."""
+
+    version: int
+    digest: str
+    reason: str
+
+
+Effect: TypeAlias = Try | Withdraw | Promote | Return
+
+
+def decision(name: str, rollout: str, event: Event, wall: float) -> Decision:
+    """Return an event as the journal has it."""
+    body = {key: value for key, value in vars(event).items() if key not in ("at", "name")}
+    if isinstance(event, Started):
+        body["plan"] = event.plan.model_dump(mode="json")
+    return Decision(name, ROLLOUTS + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
+
+
+def event_of(decision: Decision) -> Event:
+    """Return the event that a decision is about; raises whatever there is, when another version wrote it."""
+    kind = EVENTS[decision.kind.removeprefix(ROLLOUTS)]
+    body = dict(decision.body)
+    rollout = body.pop("rollout")
+    if kind is Started:
+        body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
+        body["formers"] = tuple((version, digest) for version, digest in body.get("formers", ()))
+    if kind is Opened:
+        body["agents"] = tuple(body["agents"])
+    event: Event = kind(at=decision.at, **body)
+    return event

@@ -6,15 +6,17 @@ that were up at its opening have reported, or at its deadline; a report counts f
 first one. A vehicle that says it cannot (it has no test rows, say) is counted out; when nobody is left in a stage, the
 stage is opened again among the others, and when nobody is left at all, the rollout ends. What a report says is made
 relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1] before it is averaged: no vehicle,
-however hostile, weighs more than one. The last stage passed, the candidate becomes current; anything else withdraws it,
-and the champion was never touched.
+however hostile, weighs more than one. The candidate is compared with former versions that were in use, too, and the
+comparison that is worst for it counts: losses that are small beside the present version alone cannot add up. The last
+stage passed, the candidate becomes current; anything else withdraws it, and the champion was never touched.
 
 The gate (`coordinator.specification.rollout.GATE`), which every new version passes, is such a rollout: one stage, the
-whole fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is
-current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training
-rows. A first version must also stand beside what each vehicle learns alone, or whoever lied in its run rules what the
-fleet forecasts with. A version that does not pass stays the name's candidate, with the reason, until an operator or a
-newer version decides.
+whole fleet, judged by how far the candidate is worse with all its noise (`glassfleet.numerics.paired`). A minority that
+lies decides nothing. Where a former version turns out to be the best, that one becomes current again. Where no version
+is current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own
+training rows, and the median over the vehicles decides. A first version must also stand beside what each vehicle
+learns alone, or whoever lied in its run rules what the fleet forecasts with. A version that does not pass stays the
+name's candidate, with the reason, until an operator or a newer version decides.
 
 The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
 gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
@@ -23,122 +25,13 @@ fit (a second report, a pause of an ended rollout) changes nothing and has no ef
 
 from __future__ import annotations
 
-import math
-import statistics
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from coordinator.models.rollout import events
-from coordinator.models.rollout.table import TABLE, Phase
-from coordinator.specification.rollout import BEATS, WORSE_THAN_ALONE
-from glassfleet.scores import change_in_words, relative
+from coordinator.models.rollout.state import Rollout, Stage
+from coordinator.models.rollout.table import TABLE
+from coordinator.models.rollout.verdict import counted, judged, nobody_can, tally, too_many_worse
 from schemas.trial import place, threshold
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage that was opened.
-
-    Attributes
-    ----------
-    below : int
-        Threshold of the vehicles' places.
-    asked : tuple of str
-        Of those that were up, who is below it.
-    opened, closed : float
-        Coordinator's time, seconds; `closed` is 0 while it is open.
-    verdict : str
-        How it was judged, in words; empty while it is open.
-    """
-
-    share: float
-    below: int
-    asked: tuple[str, ...]
-    opened: float
-    closed: float = 0.0
-    verdict: str = ""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """The state.
-
-    Attributes
-    ----------
-    stages : tuple of Stage
-        Opened ones; the last is the current one, unless the phase is ``opening``.
-    reports : dict
-        Agent -> its report.
-    cannot : dict
-        Agent -> why it cannot report.
-    due : float
-        When the phase's deadline is.
-    left : float
-        Seconds that were left when it was paused.
-    reason : str
-        Why it ended or stands still.
-    outcome : str
-        The name of its end, a cause in `TABLE`; empty before.
-    at : float
-        Time of the last event.
-    """
-
-    start: events.Started
-    phase: Phase
-    due: float
-    at: float
-    stages: tuple[Stage, ...] = ()
-    reports: dict[str, events.Reported] = field(default_factory=dict)
-    cannot: dict[str, str] = field(default_factory=dict)
-    left: float = 0.0
-    reason: str = ""
-    outcome: str = ""
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether it has come to a named end."""
-        return self.phase in TABLE.ended
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a stage is open, perhaps paused."""
-        return bool(self.stages) and not self.stages[-1].closed
-
-    @property
-    def able(self) -> frozenset[str]:
-        """Who was asked in the last stage, but for those that said they cannot."""
-        return frozenset(self.stages[-1].asked) - set(self.cannot) if self.stages else frozenset()
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """Who has yet to report."""
-        return self.able - set(self.reports)
-
-    @property
-    def needed(self) -> int:
-        """Reports that the open stage needs."""
-        least = self.start.plan.min_reports
-        return least if isinstance(least, int) else max(1, math.ceil(least * len(self.able) - 1e-9))
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What the reports of the vehicles below a threshold say.
-
-    Attributes
-    ----------
-    mean : float
-        How much larger the candidate's error is, relative to the champion's, each in [-1, 1]: the mean over the
-        vehicles, of a gate the median.
-    worse : int
-        Vehicles that are worse off by more than the plan allows one.
-    beside_local : float or None
-        The same median beside the models that the vehicles learn alone; None: nobody told of those.
-    """
-
-    reports: int
-    mean: float
-    worse: int
-    beside_local: float | None = None
 
 
 def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tuple[events.Effect, ...]]:  # noqa: C901, PLR0912  a table
@@ -152,7 +45,7 @@ def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tu
     match event:
         case events.Opened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
-                return _end(state, "nobody-can", event.at, _nobody(state, event.agents))
+                return _end(state, "nobody-can", event.at, nobody_can(state, event.agents))
             return _announced(_judged(_open(state, event), event.at))
         case events.Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
@@ -201,25 +94,6 @@ def wakes_at(state: Rollout) -> float | None:
     return state.due if state.phase in ("opening", "trying") else None
 
 
-def tally(state: Rollout) -> Tally:
-    """Add up the reports."""
-    plan, reports = state.start.plan, state.reports.values()
-    worse = [relative(each.metric, each.candidate, each.champion) for each in reports]
-    # A mean weighs what each vehicle says, a median does not.
-    middle = statistics.median(worse or [0.0]) if plan.gate else statistics.fmean(_cut(worse) or [0.0])
-    alone = [relative(each.metric, each.candidate, each.local) for each in reports if each.local is not None]
-    return Tally(
-        len(worse),
-        middle,
-        sum(each > plan.vehicle_worse for each in worse),
-        statistics.median(alone) if alone else None,
-    )
-
-
-def _cut(worse: list[float]) -> list[float]:
-    return [max(-1.0, min(1.0, each)) for each in worse]
-
-
 def _is_asked(state: Rollout, agent: str) -> bool:
     return place(state.start.rollout, agent) < state.stages[-1].below
 
@@ -247,12 +121,8 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
         return state, ()  # nothing is judged early: a large fleet's reports are added up once
     result = tally(state)
     voters = max(result.reports, len({*state.able, *state.reports}), 1)
-    if result.worse > plan.max_worse_share * voters:
-        # Whatever those say who have not reported yet.
-        return _end(
-            state, "too-bad", now, f"worse for {result.worse} of {_count(voters, 'vehicle')} by more "
-            f"than {plan.vehicle_worse:.0%}; at most {plan.max_worse_share:.0%} of them may be",
-        )  # fmt: skip
+    if text := too_many_worse(state, result, voters):
+        return _end(state, "too-bad", now, text)  # whatever those say who have not reported yet
     if waits and not is_late and state.awaited:
         return state, ()
     if not is_late and stage.asked and not state.able and not state.reports:
@@ -261,14 +131,15 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if result.reports < state.needed:
         if not is_late:
             return state, ()
-        text = f"{_count(result.reports, 'report')} until the deadline, {state.needed} needed"
+        text = f"{counted(result.reports, 'report')} until the deadline, {state.needed} needed"
         return _end(state, "too-few-reports", now, text)
-    if result.worse > plan.max_worse_share * result.reports:
-        text = f"worse for {result.worse} of {_count(result.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
+    if text := too_many_worse(state, result, result.reports):
         return _end(state, "too-bad", now, text)
-    if text := _too_bad(state, result):
-        return _end(state, "too-bad", now, text + _suspect(state))
-    verdict = _verdict(state, result)
+    cause, verdict, former = judged(state, result)
+    if cause:
+        after, effects = _end(state, cause, now, verdict)
+        digests = dict(state.start.formers)
+        return after, (*effects, *(events.Return(former, digests[former], verdict) for _ in range(bool(former))))
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)
@@ -276,66 +147,6 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
         return after, (events.Promote(verdict),)
     phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
-
-
-def _too_bad(state: Rollout, result: Tally) -> str:
-    """Say what the candidate is too bad beside, if it is: the champion, and of a first version what vehicles learn."""
-    plan, is_first = state.start.plan, not state.start.champion
-    most = min(plan.max_worse, -BEATS) if is_first else plan.max_worse
-    if result.mean > most:
-        return f"{_summary(state, result)}; the limit is {_change(state, most)}"
-    most = plan.max_worse if state.start.suspect else WORSE_THAN_ALONE
-    if is_first and result.beside_local is not None and result.beside_local > most:
-        beside = f"worse than {_alone(state, result.beside_local)}"
-        return f"{_summary(state, result)}; {beside}; the limit is {_change(state, most)}"
-    return ""
-
-
-def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
-    reasons = sorted({state.cannot[agent] for agent in agents})
-    text = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
-    return f"none of {_count(len(agents), 'vehicle')} can score it ({text})"
-
-
-def _summary(state: Rollout, result: Tally) -> str:
-    start, vehicles = state.start, _count(result.reports, "vehicle")
-    if start.champion and not start.plan.gate:
-        return f"{change_in_words('rmse', result.mean)} on average over {vehicles}"
-    constant = "the most frequent class" if _is_f1(state) else "the mean"
-    other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
-    return (
-        f"{_change(state, result.mean)} against {other}, {'median of' if start.plan.gate else 'mean over'} {vehicles}"
-    )
-
-
-def _verdict(state: Rollout, result: Tally) -> str:
-    """Say why a stage is passed."""
-    text = _summary(state, result)
-    if not state.start.plan.gate:
-        return f"{text}, worse off: {result.worse}{_suspect(state)}"
-    if result.beside_local is not None and result.beside_local >= 0:
-        text += f"; warning: no better than {_alone(state, result.beside_local)}"
-    return text + _suspect(state)
-
-
-def _alone(state: Rollout, worse: float) -> str:
-    return f"what each vehicle learns alone ({_change(state, worse)})"
-
-
-def _suspect(state: Rollout) -> str:
-    return state.start.suspect and f"; {state.start.suspect}"
-
-
-def _is_f1(state: Rollout) -> bool:
-    return statistics.mode(report.metric for report in state.reports.values()) == "f1"
-
-
-def _change(state: Rollout, worse: float) -> str:
-    return change_in_words("f1" if _is_f1(state) else "rmse", worse)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _announced(judged: tuple[Rollout, tuple[events.Effect, ...]]) -> tuple[Rollout, tuple[events.Effect, ...]]:

@@ -10,15 +10,18 @@ from typing import Any
 
 import structlog
 
-from coordinator.journal.port import ROLLOUTS, Decision
-from coordinator.models.aliases import Aliases, Cause
+from coordinator.journal.port import ROLLOUTS, Decision, StoredModel
+from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_learned
+from coordinator.models.formers import best_known, scored_last
 from coordinator.models.registry import Registry
 from coordinator.models.rollout import events
-from coordinator.models.rollout.machine import Rollout, step, tally, wakes_at
+from coordinator.models.rollout.machine import step, wakes_at
+from coordinator.models.rollout.state import Rollout
+from coordinator.models.rollout.verdict import tally
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
-from schemas.messages import Evaluation, Trial
+from schemas.messages import Evaluation, Former, Trial
 from schemas.record import ModelRecord
 
 SETTLE = 2.0
@@ -63,7 +66,7 @@ class Rollouts:
                 continue
             rollout = str(each.body.get("rollout"))
             try:
-                event = _event(each)
+                event = events.event_of(each)
                 before = None if isinstance(event, events.Started) else states[rollout]
                 after, _ = step(before, event)
                 assert after is not None
@@ -118,13 +121,27 @@ class Rollouts:
         rollout = f"rollout-{secrets.token_hex(6)}"
         suspect = suspect or self._suspect(name, version)
         beside = (0, "") if champion is None else (champion.version, champion.digest)
-        self._apply(rollout, events.Started(self.now(), rollout, name, version, model.digest, *beside, plan, suspect))
+        formers = tuple((each.version, each.digest) for each, _ in self.formers(name) if each.version != version)
+        about = (name, version, model.digest, *beside, plan, suspect, formers)
+        self._apply(rollout, events.Started(self.now(), rollout, *about))
         self.metrics["rollouts.started"] += 1
         return rollout
 
     def _suspect(self, name: str, version: int) -> str:
         starts = [each.start for each in self._states.values()]
         return next((one.suspect for one in starts if one.suspect and (one.name, one.version) == (name, version)), "")
+
+    def formers(self, name: str, *, private: bool = False) -> list[tuple[StoredModel, ModelRecord]]:
+        """Return `coordinator.models.formers.best_known`, by what was said when versions were scored last."""
+        known = scored_last(self.registry, name) if private else self._scored_last(name)
+        return best_known(self.registry, self.aliases, name, known, private=private)
+
+    def _scored_last(self, name: str) -> dict[int, float]:
+        states = [state for state in self._states.values() if state.start.name == name and state.is_ended]
+        for state in reversed(states):
+            if beside := tally(state).beside:
+                return {version: -each.change for version, each in beside.items()} | {state.start.version: 0.0}
+        return {}
 
     def pause(self, name: str, reason: str = "") -> Rollout:
         """Let the rollout of a model stand still; raises NotFoundError when none lives."""
@@ -155,14 +172,14 @@ class Rollouts:
         if live is None:
             return []
         event = events.Superseded(self.now(), version)
-        return [_decision(live.start.name, live.start.rollout, event, self.aliases.wall())]
+        return [events.decision(live.start.name, live.start.rollout, event, self.aliases.wall())]
 
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
         for each in decisions:
             if each.kind.startswith(ROLLOUTS):
                 rollout = str(each.body["rollout"])
-                after, _ = step(self._states[rollout], _event(each))
+                after, _ = step(self._states[rollout], events.event_of(each))
                 assert after is not None
                 self._states = {**self._states, rollout: after}
                 self._log_end(after)
@@ -193,7 +210,7 @@ class Rollouts:
                 self.metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        report = events.Reported(self.now(), agent, body.metric, body.federated, other, body.local)
+        report = events.Reported(self.now(), agent, body.metric, body.federated, other, body.local, body.beside)
         after = self._apply(start.rollout, report)
         if after.reports is not before:
             self.metrics["rollouts.reports"] += 1
@@ -243,9 +260,10 @@ class Rollouts:
         return next((_document(state, self.now()) for state in matching), None)
 
     def compared(self) -> set[tuple[str, int]]:
-        """Return candidates and champions of the rollouts that have not ended, also of those that have yet to open."""
+        """Return what rollouts compare that have not ended, also those that have yet to open."""
         live = [state.start for state in self._states.values() if not state.is_ended]
-        return {(start.name, version) for start in live for version in (start.version, start.champion)}
+        compared = ((each, (each.version, each.champion, *dict(each.formers))) for each in live)
+        return {(start.name, version) for start, versions in compared for version in versions}
 
     def remembered_from(self) -> dict[str, float]:
         """Return when the oldest rollout that is remembered began, for each name of which others may be forgotten."""
@@ -277,16 +295,18 @@ class Rollouts:
             return after
         start, aliases = after.start, self.aliases
         stood = aliases.pinned_of(start.name)
-        decisions = [_decision(start.name, rollout, event, aliases.wall())]
+        decisions = [events.decision(start.name, rollout, event, aliases.wall())]
         for effect in effects:
             match effect:
                 case events.Try(salt, below):
-                    trial = Trial(salt=salt, below=below, champion=start.champion_digest)
+                    formers = [Former(version=number, digest=digest) for number, digest in start.formers]
+                    trial = Trial(salt=salt, below=below, champion=start.champion_digest, formers=formers)
                     decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial))
                 case events.Promote(reason):
-                    cause: Cause = "published" if start.plan.gate else "promoted"
-                    decisions.append(aliases.to_current(start.name, start.version, start.digest, cause, reason))
+                    decisions.append(aliases.to_current(start.name, start.version, start.digest, "published", reason))
                     decisions.append(aliases.to_none(start.name, "promoted"))
+                case events.Return(version, digest, reason):
+                    decisions.append(aliases.to_current(start.name, version, digest, "returned", reason))
                 case _ if start.plan.gate:
                     # Asks nobody any more: it says which version waits for an operator, and why.
                     trial = Trial(salt=rollout, below=0, champion=start.champion_digest)
@@ -317,25 +337,6 @@ class Rollouts:
                 self.metrics[f"gates.{state.outcome}"] += 1
             say = _log.info if state.phase == "promoted" else _log.warning
             say("rollout-ended", **_about(state))
-
-
-def _decision(name: str, rollout: str, event: events.Event, wall: float) -> Decision:
-    body = {key: value for key, value in vars(event).items() if key not in ("at", "name")}
-    if isinstance(event, events.Started):
-        body["plan"] = event.plan.model_dump(mode="json")
-    return Decision(name, ROLLOUTS + type(event).__name__.lower(), event.at, wall, {**body, "rollout": rollout})
-
-
-def _event(decision: Decision) -> events.Event:
-    kind = events.EVENTS[decision.kind.removeprefix(ROLLOUTS)]
-    body = dict(decision.body)
-    rollout = body.pop("rollout")
-    if kind is events.Started:
-        body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
-    if kind is events.Opened:
-        body["agents"] = tuple(body["agents"])
-    event: events.Event = kind(at=decision.at, **body)
-    return event
 
 
 def _about(state: Rollout) -> dict[str, Any]:

@@ -28,6 +28,7 @@ TABLE = Table(
     Transition("trying", "stage-passed", "opening", "all asked that are up have reported, or the deadline, with enough reports: within the thresholds; more stages", "none"),
     Transition("trying", "promoted", "promoted", "the same in the last stage", "Promote"),
     Transition("trying", "too-bad", "rolled-back", "judged: beyond a threshold, or no better than the constant; at once when too many are worse off already", "Withdraw"),
+    Transition("trying", "former-better", "rolled-back", "judged, of a gate: a former version is better than the current one, and the candidate is not shown to be as good", "Withdraw, Return"),
     Transition("trying", "too-few-reports", "rolled-back", "the deadline with fewer than `min_reports`", "Withdraw"),
     Transition("trying", "paused", "paused", "an operator pauses it: the deadline stands still, reports are taken", "none"),
     Transition("paused", "reported", "paused", "a vehicle's first report: it counts when the rollout is resumed", "none"),

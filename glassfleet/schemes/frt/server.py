@@ -220,7 +220,9 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     line = {int(node): at for at, node in enumerate(question.nodes) if rules.mean_strength[at] > 0}
     known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}
     # In the order of the model's rules.
-    known["forecasts"] = [state["forecasts"][line[node]] for node in question.tree.depth_first() if node in line]
+    forecasts = state["forecasts"]
+    own_lines = [forecasts["rules"][line[node]] for node in question.tree.depth_first() if node in line]
+    known["forecasts"] = {**forecasts, "rules": own_lines}
     summary = {**known, "rows": rows, **model.complexity()}
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]

@@ -11,10 +11,14 @@ import pytest
 from coordinator.models.sums import judged
 from coordinator.runs.earlier import MOST_TOTALS, TOO_MANY, earlier, least_allowing, quarantined, spent_in
 from edge_agent.models.evaluation import root_mean_square
+from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.intervals import errors_on
+from glassfleet.local import central
+from glassfleet.numerics.paired import MOST_TOLD, Difference, difference
 from glassfleet.private.totals import Member, Total
 from glassfleet.private.words import runs_left
+from schemas.documents import document_digest
 from tests.support.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain
 
@@ -34,9 +38,14 @@ def held_out(agent: str) -> Dataset:
     return Dataset(rows.features, rows.target, rows.X[:count], rows.y[:count])
 
 
-def played(*lost: str, champion: dict[str, Any] | None = None) -> PrivateStage:
+VERSIONS = {"c": 1, "d": 2}
+
+
+def played(
+    *lost: str, champion: dict[str, Any] | None = None, formers: tuple[dict[str, Any], ...] = ()
+) -> PrivateStage:
     """Return a run that has ended; who is lost is silent from the question for scores on."""
-    stage = PrivateStage(AGENTS, tests=held_out, champion=champion, **SPEC)
+    stage = PrivateStage(AGENTS, tests=held_out, champion=champion, formers=formers, **SPEC)
     stage.finish(*AGENTS, leaves=dict.fromkeys(lost, _rounds_before_scores() if lost else 0))
     return stage
 
@@ -79,7 +88,7 @@ def test_a_run_whose_scores_cannot_be_had_is_published_without(lost: list[str]) 
     assert state.reason == ""
     assert state.scores["missing"].startswith(("too-few-for-privacy: ", "quorum-not-met: "))
     assert len(stage.published) == 1
-    assert not judged(state.scores, asked=None, current=None, cohort=14).passes
+    assert not judged(state.scores, {}, asked=None, current=None, cohort=14).passes
 
 
 def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings_it_back() -> None:
@@ -88,25 +97,64 @@ def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings
     state = stage.state
     assert state.scores["champion"] == state.scores["candidate"]
     assert state.scores["compared"] == {"champion": 14, "constant": 14, "local": 14}
+    assert state.scores["beside"] == {document_digest(document): [14, 0.0, 0.0]}
     stage.restart()
     assert stage.state.scores == state.scores
     other = {**document, "domain": {**document["domain"], "target": {"name": "z", "low": 0.0, "high": 1.0}}}
     assert "champion" not in played(champion=other).state.scores
 
 
+def test_former_versions_are_compared_on_the_same_rows_and_their_sums_are_those_of_the_vehicles() -> None:
+    champion, former = _other(3), _other(1)
+    state = played(champion=champion, formers=(former,)).state
+    documents = [state.model.to_document(), champion, former]
+    rows = [held_out(agent) for agent in AGENTS]
+    pairs: dict[int, list[Difference]] = {1: [], 2: [], 3: []}
+    for each in rows:
+        forecasts = [catalogue.load("frt").from_document(document).predict(each.X) for document in documents]
+        for place, (one, other) in enumerate(((0, 1), (0, 2), (2, 1)), 1):
+            pairs[place].append(difference("rmse", root_mean_square, each.y, forecasts[one], forecasts[other]))
+    digests = [document_digest(each) for each in documents]
+    kept = [state.scores["beside"][digests[1]], state.scores["beside"][digests[2]], state.scores["before"][digests[2]]]
+    for sums, differences in zip(kept, pairs.values(), strict=True):
+        changes = [max(-MOST_TOLD, min(MOST_TOLD, each.change)) for each in differences]
+        variances = [min(MOST_TOLD**2, each.variance) for each in differences]
+        assert sums == [14, pytest.approx(sum(changes), abs=1e-6), pytest.approx(sum(variances), abs=1e-6)]
+
+
+def _other(depth: int) -> dict[str, Any]:
+    """Return the document of another model."""
+    scheme = catalogue.load("frt")
+    parameters = scheme.Parameters.model_validate({"max_depth": depth, "n_sets": 2})
+    rows = pool([rows_of(agent) for agent in AGENTS[:5]])
+    document: dict[str, Any] = central(scheme, parameters, SPEC["domain"], rows).model.to_document()
+    return document
+
+
 def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     scores = {
         "metric": "rmse", "rows": 100, "candidate": 0.9, "constant": 1.0, "local": 0.95, "champion": 1.0,
         "compared": {"constant": 10, "champion": 10, "local": 10}, "worse": {"constant": 5, "champion": 6, "local": 5},
-        "worse_by": {"constant": -0.01, "champion": 0.05, "local": 0.5},
+        "worse_by": {"constant": -0.01, "champion": 0.01, "local": 0.5},
+        "beside": {"d": [10, 0.06, 1e-6], "c": [10, 0.2, 1e-6]}, "before": {"c": [10, -0.14, 1e-6]},
     }  # fmt: skip
-    assert judged(scores, asked=None, current=None, cohort=12).passes
-    verdict = judged(scores, asked="d", current="d", cohort=12)
+    assert judged(scores, VERSIONS, asked=None, current=None, cohort=12).passes
+    verdict = judged(scores, VERSIONS, asked="d", current="d", cohort=12)
     assert not verdict.passes
-    assert verdict.reason.startswith("too-bad: error -10.0% against the current version")
-    assert judged(scores, asked="d", current="e", cohort=12).reason.startswith("not-compared")
-    assert judged(scores, asked=None, current=None, cohort=30).reason.startswith("too-few-reports: 10 of 30")
-    assert "warning" in judged({**scores, "local": 0.8}, asked=None, current=None, cohort=12).reason
+    assert verdict.reason == (
+        "former-better: version 1 is the best: error -1.4% against version 2; error -10.0% against the current version "
+        "over all 100 test rows; worse by more than 1% for 6 of 10 vehicles; error +2.0% against version 1, the best "
+        "of 2, over 10 vehicles; by chance up to +2.0%, the limit is +1.0%"
+    )
+    assert verdict.returns == "c"
+    scores["before"] = {"c": [10, -0.1, 1e-6]}
+    verdict = judged(scores, VERSIONS, asked="d", current="d", cohort=12)
+    assert (verdict.passes, verdict.returns, verdict.reason[:8]) == (False, "", "too-bad:"), "not shown to be better"
+    scores["beside"] = {"d": [10, 0.06, 1e-6], "c": [3, 0.2, 1e-6]}
+    assert judged(scores, VERSIONS, asked="d", current="d", cohort=12).passes, "a former version that few can use"
+    assert judged(scores, VERSIONS, asked="d", current="e", cohort=12).reason.startswith("not-compared")
+    assert judged(scores, VERSIONS, asked=None, current=None, cohort=30).reason.startswith("too-few-reports: 10 of 30")
+    assert "warning" in judged({**scores, "local": 0.8}, VERSIONS, asked=None, current=None, cohort=12).reason
 
 
 def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than_half_of_the_vehicles() -> None:
@@ -115,13 +163,16 @@ def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than
         "compared": {"constant": 10, "champion": 10, "local": 10}, "worse": {"constant": 0, "champion": 0, "local": 6},
         "worse_by": {"constant": -0.01, "champion": 0.05, "local": 1.0},
     }  # fmt: skip
-    verdict = judged(scores, asked=None, current=None, cohort=12)
+    verdict = judged(scores, VERSIONS, asked=None, current=None, cohort=12)
     assert not verdict.passes
     assert verdict.reason == (
         "too-bad: worse than what each vehicle learns alone (error +150.0%), by more than 100% for 6 of 10 vehicles; "
         "at most half may be"
     )
-    assert judged(scores, asked="d", current="d", cohort=12).passes, "a later version need beat its former one"
+    scores |= {"beside": {"d": [10, -0.9, 1e-6]}, "before": {}}
+    assert judged(scores, VERSIONS, asked="d", current="d", cohort=12).passes, (
+        "a later version need beat its former one"
+    )
 
 
 def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:

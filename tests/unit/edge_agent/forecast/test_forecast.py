@@ -145,7 +145,7 @@ def test_log_has_the_interval_of_each_forecast_when_the_record_tells_errors(benc
     learned = remember(data, MEMORY).select(model.domain.names)
     line = {"rows": 0.5, "mean": 0.5, "low": 0.0, "high": 1.0}
     errors = errors_on(model, learned.X, learned.y + np.linspace(-0.1, 0.1, learned.rows))
-    beside = recorded({"forecasts": [line] * len(model.rules())}, errors)
+    beside = recorded({"forecasts": {"rules": [line] * len(model.rules())}}, errors)
     tell_forecasts(model, beside)
     bench.keep(FIRST.model_copy(update={"parameters": {**FIRST.parameters, **beside}}))
     bench.forecast(samples(data)[0])

@@ -17,9 +17,10 @@ from edge_agent.models.evaluation import Evaluator, root_mean_square
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
+from glassfleet.numerics.paired import difference
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from schemas.messages import Evaluation, ModelPointer, Trial
+from schemas.messages import Evaluation, Former, ModelPointer, Trial
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -136,11 +137,11 @@ def document(depth: int) -> dict[str, Any]:
 
 
 class World(Bench):
-    """A coordinator that publishes versions 1 and 2 of a model, and agents that score what they follow."""
+    """A coordinator that publishes four versions of a model, and agents that score what they follow."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.records = [record_of(document(version), version=version) for version in (1, 2)]
+        self.records = [record_of(document(version), version=version) for version in (1, 2, 3, 4)]
 
     def put(self, record: ModelRecord) -> None:
         topics = self.coordinator.topics
@@ -151,8 +152,10 @@ class World(Bench):
         digest = self.records[version - 1].digest
         self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, reason=reason))
 
-    def try_it(self, version: int, sequence: int, champion: int) -> None:
-        trial = Trial(salt="s", below=ALL, champion=self.records[champion - 1].digest if champion else "")
+    def try_it(self, version: int, sequence: int, champion: int, *formers: int) -> None:
+        beside = self.records[champion - 1].digest if champion else ""
+        former = [Former(version=each, digest=self.records[each - 1].digest) for each in formers]
+        trial = Trial(salt="s", below=ALL, champion=beside, formers=former)
         digest = self.records[version - 1].digest
         self._say(ModelPointer(name="m", version=version, digest=digest, sequence=sequence, trial=trial))
 
@@ -230,7 +233,7 @@ def test_agent_does_not_start_when_its_sequences_cannot_be_read(world: World) ->
 
 def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: World) -> None:
     ca, other = TestCa(), TestCa("another CA")
-    first, second = world.records
+    first, second, *_ = world.records
     world.put(first.signed_by(ca.coordinator().signer()))
     world.put(second)
     agent = world.agent(verifier=ca.verifier())
@@ -260,6 +263,37 @@ def test_agent_reports_both_errors_of_a_trial_and_keeps_the_current_model(world:
     assert (evaluation.version, evaluation.champion_digest, evaluation.cannot) == (2, world.records[0].digest, "")
     assert evaluation.champion != evaluation.federated
     assert held(agent) == (1, 101)
+
+
+def test_agent_compares_a_candidate_with_former_versions_on_its_rows_and_tells_again_when_others_are_asked_for(
+    world: World,
+) -> None:
+    data = rows(count=40, seed=9)
+    agent = world.agent(data=Source(rows(), data))
+    world.run()
+    unusable = {**world.records[2].document, "domain": {"features": [], "target": None}}
+    world.records[2] = record_of(unusable, version=3)
+    world.put(world.records[2])
+    forecasts = [catalogue.load("frt").from_document(document(depth)).predict(data.X) for depth in (1, 2, 4)]
+    world.try_it(4, 102, 2, 1, 3)
+    world.run()
+    newest = world.coordinator.bodies(Evaluation)[-1]
+    pairs = {1: ((2, 0), (0, 1)), 2: ((2, 1), (1, 1))}
+    expected = {
+        world.records[version - 1].digest: [
+            number
+            for one, other in beside
+            for number in difference("rmse", root_mean_square, data.y, forecasts[one], forecasts[other])
+        ]
+        for version, beside in pairs.items()
+    }
+    assert newest.beside == expected, "without the one that cannot be used here"
+    assert expected[world.records[0].digest][1] > 0
+    world.try_it(4, 103, 2, 1)
+    world.run()
+    assert world.coordinator.bodies(Evaluation)[-1].beside == expected
+    assert agent.counts["evaluations"] == 3
+    assert not agent.counts["ignored-digest-mismatch"]
 
 
 def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from glassfleet.explain import (
     effect,
     explain_row,
     importance,
+    reach,
     starting_row,
     summary,
 )
@@ -212,7 +213,8 @@ def test_input_counts_when_it_moves_chances_and_never_the_class() -> None:
     learned = model("tree-classes")
     result = effect(learned, starting_row(learned, None).row, "load")
     assert len(set(result.answers)) == 1
-    assert importance(learned, None, ["load"])["load"] > 5.0
+    assert reach(learned, None, ["load"])["load"] > 5.0
+    assert importance(learned, None, ["load"])["load"] > 2.0
 
 
 def test_unknown_inputs_and_structures_are_refused_by_name() -> None:

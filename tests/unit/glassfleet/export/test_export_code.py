@@ -105,7 +105,7 @@ def test_c_tells_the_interval_that_the_model_tells(tmp_path: Path) -> None:
     # Far off one way: both ends are beyond a limit of the target for some rows.
     truth = learned.predict(X) + np.random.default_rng(1).normal(2.0, 0.5, len(X))
     lines = [{"rows": 0.1, "mean": 1.0, "low": 0.0, "high": 2.0}] * len(learned.rules())
-    tell_forecasts(learned, recorded({"forecasts": lines}, errors_on(learned, X, truth)))
+    tell_forecasts(learned, recorded({"forecasts": {"rules": lines}}, errors_on(learned, X, truth)))
     tell = 'double low, high; qoe_interval(y, rule, &low, &high); printf("%a,%a\\n", low, high); if (0) '
     program = _compiled(tmp_path, to_c(learned, "qoe"), classes=False, main=MAIN.replace("printf", f"{tell}printf"))
     given = "\n".join(",".join(map(repr, row)) for row in [*X.tolist(), [math.nan] * 4])
