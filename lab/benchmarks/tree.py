@@ -1,7 +1,7 @@
 """The fuzzy tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
-``python -m lab.benchmarks.tree [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
-reporting, not for choosing settings.
+``python -m lab.benchmarks.tree [speed] [parts] [qoe] [memory] [tables]``; all but the first two read test rows, so they are
+for reporting, not for choosing settings.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -26,6 +27,7 @@ from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
 from glassfleet.scheme import Scheme
+from glassfleet.schemes.tree import messages, size
 from glassfleet.traits import input_quantiles_of
 from lab.benchmarks.learning import made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, print_table, timed
@@ -193,8 +195,62 @@ def tables() -> None:
     )
 
 
+WITHOUT: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
+    "as it is": (messages, "WAYS", messages.WAYS, {}),
+    "no price for narrow ramps": (messages, "WAYS", (0.0,), {}),
+    "always the price": (messages, "WAYS", (3.0,), {}),
+    "one rule": (messages, "WAYS", messages.WAYS, {"max_rules": 1}),
+    "no pull to the node above": (size, "KAPPAS", (0.001,), {}),
+    "no slopes dropped": (size, "WORTHS", (0.0,), {"max_slopes": 32}),
+    "constants in place of lines": (messages, "WAYS", messages.WAYS, {"max_slopes": 0}),
+    "size of the least held-out error": (messages, "WAYS", messages.WAYS, {"size_tolerance": 0.0}),
+}
+"""What is left out: a constant of a module with another value, or other parameters."""
+
+
+def parts() -> None:
+    """What each part is worth: three inner folds (QoE: blocks of time) of the training rows of the first outer fold."""
+    lines = []
+    for name in (*TABLES, "qoe"):
+        if name == "qoe":
+            train, _, _ = fleet(data_folder(), "real")
+            rows = pool(list(train.values()))
+            cuts = [
+                (np.concatenate([np.arange(lo), np.arange(hi, len(rows.y))]), np.arange(lo, hi))
+                for lo, hi in ((i * len(rows.y) // 3, (i + 1) * len(rows.y) // 3) for i in range(3))
+            ]
+        else:
+            read = read_rows(data_folder() / f"{name}.csv.gz", None, TREE)
+            first = next(iter(kfold(read.rows, 5)))[0]
+            rows = Dataset(read.features, read.target, read.X[first], read.y[first])
+            cuts = [(train, test) for train, test in kfold(rows.rows, 3)]
+        line: list[Any] = [name]
+        for module, constant, value, settings in WITHOUT.values():
+            errors, rules = [], []
+            for train, test in cuts:
+                inner = {"all": Dataset(rows.features, rows.target, rows.X[train], rows.y[train])}
+                asked = DiscoveryParameters(
+                    features=rows.features, target=rows.target, input_quantiles=input_quantiles_of(TREE)
+                )
+                with mock.patch.object(module, constant, value):
+                    model = federated(
+                        TREE, TREE.Parameters(**AS_THEY_ARE, **settings), discover(asked, list(inner.values())), inner
+                    ).model
+                errors.append(rmse(model.predict(rows.X[test]), rows.y[test]))
+                rules.append(len(model.rules()))
+            line.append(f"{fmean(errors):.4g} ({fmean(rules):.0f})")
+        lines.append(line)
+    print_table("RMSE on inner folds (rules)", ["", *WITHOUT], lines)
+
+
 if __name__ == "__main__":
-    known: dict[str, Callable[[], None]] = {"speed": speed, "qoe": qoe, "memory": memory, "tables": tables}
+    known: dict[str, Callable[[], None]] = {
+        "speed": speed,
+        "parts": parts,
+        "qoe": qoe,
+        "memory": memory,
+        "tables": tables,
+    }
     asked = sys.argv[1:] or list(known)
     if unknown := sorted(set(asked) - set(known)):
         raise SystemExit(f"no benchmark {unknown[0]!r}; known: {', '.join(known)}")

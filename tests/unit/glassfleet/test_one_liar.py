@@ -156,7 +156,6 @@ BETTER_EVEN_SO = {("frt", "turned around", 1)}
 SETS = [
     pytest.param("tree", "made up"),
     pytest.param("tree", "weather_izmir", marks=pytest.mark.slow),
-    pytest.param("tree", "weather_izmir", marks=pytest.mark.slow),
     pytest.param("frt", "weather_izmir", marks=pytest.mark.slow),
 ]
 
