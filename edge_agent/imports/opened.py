@@ -128,7 +128,7 @@ def head(path: Path, most: int) -> list[str] | None:
             raise DataError("the file is empty", "Write a header row with the columns' names", str(path))
         begin = b""
         for chunk in chunks:
-            begin += chunk
+            begin += chunk[:most]  # what an agent looks at stays in its memory
             if len(begin) >= most:
                 break
         if not is_packed:

@@ -28,7 +28,7 @@ from schemas.errors import DataError
 
 T = TypeVar("T")
 
-_BEGIN: Final = 1 << 19
+_BEGIN: Final = 1 << 17
 """Bytes that are looked at here; what stands further on is met when the rows are read."""
 
 

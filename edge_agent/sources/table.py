@@ -220,7 +220,7 @@ def _read_source(
         f' says so: missing = ["{value:g}"] (glassfleet data import)'
         for name, value in far.items()
     )
-    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
+    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers, train, raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
@@ -276,8 +276,11 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     return Table(place.shown, names, tuple(checked), text)
 
 
-def _constant_columns(numbers: NDArray[np.float64], names: Sequence[str], features: Sequence[str]) -> tuple[str, ...]:
-    constant = (numbers == numbers[0]).all(axis=0)
+def _constant_columns(
+    numbers: NDArray[np.float64], rows: NDArray[np.bool_], names: Sequence[str], features: Sequence[str]
+) -> tuple[str, ...]:
+    first = numbers[np.argmax(rows)]
+    constant = [(column[rows] == value).all() for column, value in zip(numbers.T, first, strict=True)]  # small copies
     return tuple(
         f"column {name!r} has the same value in all training rows; it cannot help the model here"
         if name in features
