@@ -59,28 +59,6 @@ class SetTree:
 
 
 @dataclass(frozen=True)
-class CutTree:
-    """A binary tree of cuts between neighbouring sets; strength: the product of both sides' memberships on the path.
-
-    Attributes
-    ----------
-    knots : tuple, shape (F, number of sets of the input)
-        Peaks of each input's sets, ascending, from 0 to 1.
-    splits : tuple, shape (n, 3)
-        Node, input and cut: split i sends the sets up to the cut to node 2 i + 1, the others to node 2 i + 2.
-    leaves : tuple of int
-        Each rule's node.
-    crisp : bool
-        A row is at one leaf: at each cut it goes to the side in which its membership is at least a half.
-    """
-
-    knots: tuple[Line, ...]
-    splits: tuple[Numbers, ...]
-    leaves: Numbers
-    crisp: bool
-
-
-@dataclass(frozen=True)
 class RampTree:
     """A binary tree of ramps; strength: the product of the degrees of the sides taken on the path.
 
@@ -120,13 +98,11 @@ class SplitTree:
     rule: Numbers
 
 
-Conditions = RuleList | SetTree | CutTree | RampTree | SplitTree
+Conditions = RuleList | SetTree | RampTree | SplitTree
 
 
-def knots_of(conditions: RuleList | SetTree | CutTree, n_features: int) -> Sequence[Sequence[float]]:
+def knots_of(conditions: RuleList | SetTree, n_features: int) -> Sequence[Sequence[float]]:
     """Return the peaks of each input's sets, over its scaled range."""
-    if isinstance(conditions, CutTree):
-        return conditions.knots
     return [[j / (conditions.n_sets - 1) for j in range(conditions.n_sets)]] * n_features
 
 

@@ -12,7 +12,7 @@ from glassfleet.data.domain import Variable
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.scheme import Model
-from glassfleet.tables import CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.tables import RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 class FuzzySet(View):
@@ -70,7 +70,7 @@ def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
     tables, count = catalogue.rule_tables(model), len(model.domain.features)
     conditions, levels = (None, ()) if tables is None else (tables.conditions, tables.levels)
-    knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
+    knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree) else None
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):

@@ -26,7 +26,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.scheme import Model
-from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
+from glassfleet.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 
@@ -286,10 +286,7 @@ def _output(base: ET.Element, names: _Names, domain: Domain, tables: RuleTables)
             term = _add(element, "fuzzyTerm", name=labels[-1], complement="false")
             _add(term, "singletonShape", param1=repr(float(number)))
         return [[(output, labels[number])] for number in tables.votes]
-    one_fires = isinstance(tables.conditions, SplitTree) or (
-        isinstance(tables.conditions, CutTree) and tables.conditions.crisp
-    )
-    if tables.evaluator == "weighted_mean" or one_fires:
+    if tables.evaluator == "weighted_mean" or isinstance(tables.conditions, SplitTree):
         combination = "WA"
     else:
         combination = f"custom_{tables.evaluator}{'_normalised' * bool(tables.divisors)}"

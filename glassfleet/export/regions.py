@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.ramps import Span
-from glassfleet.tables import Conditions, CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.tables import Conditions, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,12 @@ def regions(domain: Domain, conditions: Conditions) -> list[Region]:
             return [
                 {f: _trapezoid(features[f], *span) for f, span in bounds.items()} for bounds in _ramp_spans(conditions)
             ]
-        case CutTree():
-            spans = _cut_spans(conditions)
         case SetTree():
             spans = _tree_spans(conditions)
         case RuleList(none, rules):
             spans = [{f: (j, j) for f, j in enumerate(sets) if j != none} for sets in rules]
     knots = knots_of(conditions, len(features))
-    shape = _side if isinstance(conditions, CutTree) and conditions.crisp else shape_of
-    return [{f: shape(features[f], knots[f], *sets) for f, sets in span.items()} for span in spans]
+    return [{f: shape_of(features[f], knots[f], *sets) for f, sets in span.items()} for span in spans]
 
 
 def shape_of(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:
@@ -80,16 +77,6 @@ def _trapezoid(variable: Variable, below: tuple[float, float] | None, above: tup
     return Shape("triangular", (a, b, d)) if b == c else Shape("trapezoid", (a, b, c, d))
 
 
-def _side(variable: Variable, knots: Sequence[float], first: int, last: int) -> Shape:
-    """Return where a row is on the side of the sets `first` .. `last` at every cut: from half to half."""
-
-    def middle(j: int) -> float:
-        return variable.low + 0.5 * (knots[j] + knots[j + 1]) * (variable.high - variable.low)
-
-    low = -math.inf if first == 0 else middle(first - 1)
-    return _interval(variable, low, math.inf if last == len(knots) - 1 else middle(last))
-
-
 def _interval(variable: Variable, low: float, high: float) -> Shape:
     """Return the values above `low`, up to `high`; an open end ends two ranges beyond the domain."""
     width = (variable.high - variable.low) or 1.0
@@ -109,15 +96,6 @@ def _tree_spans(tree: SetTree) -> _Spans:
             if child >= 0:
                 stack.append((child, {**span, tree.feature[node]: (j, j)}))
     return [spans[rule] for rule in sorted(spans)]
-
-
-def _cut_spans(tree: CutTree) -> _Spans:
-    spans: dict[int, dict[int, tuple[int, int]]] = {0: {}}
-    for index, (node, feature, cut) in enumerate(tree.splits):
-        first, last = spans[node].get(feature, (0, len(tree.knots[feature]) - 1))
-        spans[2 * index + 1] = {**spans[node], feature: (first, cut)}
-        spans[2 * index + 2] = {**spans[node], feature: (cut + 1, last)}
-    return [spans[leaf] for leaf in tree.leaves]
 
 
 def _ramp_spans(tree: RampTree) -> list[dict[int, Span]]:

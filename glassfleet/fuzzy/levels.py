@@ -1,8 +1,8 @@
 """Categories as numbers: a category's level in [0, 1] follows what it adds to what is learned, from sums.
 
-At most :data:`MOST` levels are told apart, and they are the knots of the input's partition. So every category is in one
-set alone, a cut is crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input. A line of
-levels has one for categories that the run does not know, then one for each category of the variable.
+At most :data:`MOST` levels are told apart, and ramps lie between them. So every category is on one side alone, a split is
+crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input. A line of levels has one for
+categories that the run does not know, then one for each category of the variable.
 """
 
 from __future__ import annotations
@@ -174,13 +174,6 @@ def by_input(domain: Domain, sums: NDArray[Number]) -> Iterator[tuple[Variable, 
 def level_knots(line: Sequence[float]) -> tuple[float, ...]:
     """Return the levels of an input of text and both ends, ascending, each once."""
     return tuple(sorted({0.0, 1.0, *line}))
-
-
-def with_levels(knots: Sequence[tuple[float, ...]], levels: Levels) -> tuple[tuple[float, ...], ...]:
-    """Return the inputs' knots, those of an input of text being its levels and both ends."""
-    if not levels:
-        return tuple(knots)
-    return tuple(level_knots(line) if line else own for own, line in zip(knots, levels, strict=True))
 
 
 def plain_levels(domain: Domain) -> Levels:

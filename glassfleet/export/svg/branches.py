@@ -10,10 +10,9 @@ from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.export.tables import conditions_of, levels_of
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
 from glassfleet.scheme import Model
-from glassfleet.tables import CutTree, RampTree, RuleList, SplitTree
+from glassfleet.tables import RampTree, RuleList, SplitTree
 from schemas.errors import UsageError
 
 
@@ -125,8 +124,8 @@ def rule_tree(model: Model) -> Branch:
         return grow(rules)
     if isinstance(conditions, SplitTree):
         return _binary(_crisp_splits(conditions, features), rules)
-    if isinstance(conditions, CutTree | RampTree):
-        return _binary(_fuzzy_splits(conditions, features, levels_of(model)), rules)
+    if isinstance(conditions, RampTree):
+        return _binary(_ramp_splits(conditions, features, levels_of(model)), rules)
     return grow(rules)
 
 
@@ -169,8 +168,8 @@ def _crisp_splits(tree: SplitTree, features: Sequence[Variable]) -> Iterator[Sid
         waiting += [(tree.right[node], {**limits, feature: above}), (node + 1, {**limits, feature: below})]
 
 
-def _fuzzy_splits(
-    tree: CutTree | RampTree, features: Sequence[Variable], levels: Sequence[Sequence[float]]
+def _ramp_splits(
+    tree: RampTree, features: Sequence[Variable], levels: Sequence[Sequence[float]]
 ) -> Iterator[Sides | int]:
     """Yield the splits, and leaves; the children of split i are nodes 2i + 1 and 2i + 2."""
     split_of = {split[0]: index for index, split in enumerate(tree.splits)}
@@ -181,15 +180,9 @@ def _fuzzy_splits(
             yield tree.leaves.index(node)
             continue
         index = split_of[node]
-        feature = tree.splits[index][1]
+        feature, ramp = tree.splits[index][1], tree.ramps[index]
         variable, line = features[feature], levels[feature]
-        if isinstance(tree, RampTree):
-            begin, end = tree.ramps[index]
-            yield ramp_condition(variable, None, (begin, end), line), ramp_condition(variable, (begin, end), None, line)
-        else:
-            knots, cut = tree.knots[feature], tree.splits[index][2]
-            last = len(knots) - 1
-            yield span_condition(variable, knots, 0, cut, line), span_condition(variable, knots, cut + 1, last, line)
+        yield ramp_condition(variable, None, ramp, line), ramp_condition(variable, ramp, None, line)
         waiting += [2 * index + 2, 2 * index + 1]
 
 

@@ -10,7 +10,7 @@ from coordinator.engine import Offer
 from coordinator.fleet.differences import differences
 
 PLAN = "a" * 64
-MOST = Offer(frozenset({"fmt"}), ("speed", "gear"), "fuel", ("numbers in km/h", "words", "numbers"), (), PLAN)
+MOST = Offer(frozenset({"tree"}), ("speed", "gear"), "fuel", ("numbers in km/h", "words", "numbers"), (), PLAN)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def parts(name: str) -> tuple[Dataset, Dataset]:
 def learned(name: str) -> tuple[Any, Reference]:
     train, _ = parts(name)
     domain = discover(DiscoveryParameters(features=list(train.features), target=train.target), [train])
-    scheme = catalogue.load("fmt")
+    scheme = catalogue.load("tree")
     outcome = central(scheme, scheme.Parameters(), domain, train)
     model: Any = scheme.from_document(outcome.model.to_document())
     beside = json.loads(json.dumps(recorded(outcome.summary)))
@@ -107,7 +107,7 @@ def test_limits_far_out_change_what_an_input_could_do_and_not_its_importance() -
     limits = {"a": 4.0, "b": 4.0, "c": 60.0}
     features = tuple(Variable(name=name, low=-limit, high=limit) for name, limit in limits.items())
     domain = Domain(features=features, target=Variable(name="y", low=-8.0, high=8.0))
-    scheme = catalogue.load("fmt")
+    scheme = catalogue.load("tree")
     outcome = central(scheme, scheme.Parameters(), domain, rows)
     reference = reference_of(recorded(outcome.summary), domain)
     far, near = (each(outcome.model, reference, domain.names) for each in (reach, importance))

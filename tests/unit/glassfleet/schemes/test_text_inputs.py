@@ -188,7 +188,7 @@ def test_levels_follow_the_means_when_there_are_many_categories(scheme: Any) -> 
 
 @pytest.mark.parametrize("bins", [32, 64])
 @pytest.mark.parametrize("line", [(0.0, 0.0), (0.4, 0.0, 1.0), (0.0, 0.0, 1 / 256, 0.2, 0.4, 0.6, 0.8, 1.0)])
-def test_each_two_neighbouring_levels_have_one_ramp_between_them_of_bmt(bins: int, line: tuple[float, ...]) -> None:
+def test_each_two_neighbouring_levels_have_one_ramp_between_them(bins: int, line: tuple[float, ...]) -> None:
     (edges,) = find_edges(np.ones((1, 512), dtype=np.int64), bins, (line,))
     assert (edges.size, edges[0], edges[-1]) == (bins + 1, 0.0, 1.0)
     assert (np.diff(edges) > 1e-6).all()

@@ -17,7 +17,7 @@ from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import discover
-from glassfleet.fuzzy.levels import find_levels, with_levels
+from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
 from glassfleet.rules import Consequent, Slope
@@ -85,8 +85,6 @@ def test_levels_follow_the_means_and_few_are_told_apart() -> None:
     counts = rng.integers(1, 1000, 40)
     line = find_levels(counts, rng.binomial(counts, rng.random(40))[:, None], 1.0)
     assert len(set(line)) <= 7
-    ((first, *_, last),) = with_levels([(0.0, 1.0)], (line,))
-    assert (first, last) == (0.0, 1.0)
     assert find_levels(np.array([5, 5]), np.array([[1], [1]]), 1.0) == (0.0, 0.0, 0.0)
 
 
