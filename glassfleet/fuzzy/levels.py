@@ -1,8 +1,8 @@
 """Categories as numbers: a category's level in [0, 1] follows what it adds to what is learned, from sums.
 
-At most :data:`MOST` levels are told apart, and ramps lie between them. So every category is on one side alone, a split is
-crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input. A line of levels has one for
-categories that the run does not know, then one for each category of the variable.
+At most :data:`MOST` levels are told apart, and ramps lie between them. So every category is on one side alone, a split
+is crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input. A line of levels has one
+for categories that the run does not know, then one for each category of the variable.
 """
 
 from __future__ import annotations
