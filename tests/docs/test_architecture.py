@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 94_200, "lab": 14_100, "tests": 52_500}
+MOST_LINES = {"product": 92_379, "lab": 14_221, "tests": 52_303}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
@@ -237,11 +237,15 @@ def test_no_scheme_is_named_outside_its_own_rooms() -> None:
     named, names = list[str](), set(catalogue.names())
     # Apart: a scheme has one or two estimators; an attack is on the answers of one scheme.
     rooms = ("lab/", "glassfleet/schemes/", "glassfleet/estimators/", "glassfleet/audit/")
+    # "tree" is a word too, and a kind of picture: alone it names the scheme, where no pictures are drawn.
+    drawn = ("glassfleet/export/", "console/model/export.py", "coordinator/http/dashboard/growth.py")
     for path, nodes in trees().items():
         about = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
         for node in nodes if not str(path).startswith(rooms) else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in about:
-                named += [f"{path}: {node.value}"] if names.intersection(re.split(r"[^\w\]]+", node.value)) else []
+                told = names.intersection(re.split(r"[^\w\]]+", node.value))
+                if told - {"tree"} or (node.value == "tree" and not str(path).startswith(drawn)):
+                    named.append(f"{path}: {node.value}")
     assert named == [], "ask the catalogue which schemes have a trait (glassfleet/traits.py)"
 
 
