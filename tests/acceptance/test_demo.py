@@ -92,14 +92,14 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     [
         ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
         ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
-        ("--scheme tree --labels --drop 0.4 --slow 0.2", "quality_in_3s = (Good|Poor), probability"),
+        ("--scheme tree --good-above 0.8 --drop 0.4 --slow 0.2", "quality_in_3s = (Good|Poor), probability"),
         ("--drop 0 --slow 0 --exact", "their own rows, as they are"),
     ],
 )
 def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, text: str) -> None:
     done, summary = demo(*options.split())
     assert done.returncode == 0, done.stderr
-    metric = "f1" if summary["scheme"] == "frbc" or "--labels" in options else "rmse"
+    metric = "f1" if summary["scheme"] == "frbc" or "--good-above" in options else "rmse"
     check_summary(summary, metric)
     assert {"f1", "rmse"} & set(summary) == {metric}
     assert summary["verify"]["equal"] is True

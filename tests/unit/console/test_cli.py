@@ -123,7 +123,7 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
         (["demo", "--param", "max_rules=[3]"], 2, "--param max_rules: Input should be a valid integer"),
-        (["demo", "--labels"], 2, "go with a classifier; scheme tree forecasts numbers"),
+        (["demo", "--scheme", "frt", "--labels"], 2, "go with a classifier; scheme frt forecasts numbers"),
         (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
         (["demo", "--scheme", "tree", "--participation", "elastic"], 2, "takes part only in: cohort"),
         (["demo", "--pace", "3"], 2, "--pace"),

@@ -93,12 +93,12 @@ def report(there: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[
 def test_audit_reads_rows_of_an_exact_run_and_says_whose(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = report(there, capsys, "last")
     assert (result["run"], result["scheme"], result["vehicles"], result["rows"]) == ("open", "tree", 3, 120)
-    bands = next(line for line in result["lines"] if (line["attack"], line["seen"]) == ("bands", "each vehicle"))
-    assert bands["protection"] == "exact"
-    assert bands["read"] > 12
-    assert bands["false"] == bands["chance"] == 0
-    assert sum(read for read, _ in bands["owners"].values()) == bands["read"]
-    assert {rows for _, rows in bands["owners"].values()} == {40}
+    bins = next(line for line in result["lines"] if (line["attack"], line["seen"]) == ("bins", "each vehicle"))
+    assert bins["protection"] == "exact"
+    assert bins["read"] > 12
+    assert bins["false"] == bins["chance"] == 0
+    assert sum(read for read, _ in bins["owners"].values()) == bins["read"]
+    assert {rows for _, rows in bins["owners"].values()} == {40}
     assert result["models"][0]["rows"] == 120
     assert result["models"][0]["others"] == 30
 
