@@ -178,16 +178,12 @@ def _polynomials(root: ET.Element) -> Mapping[str, list[float]]:
 
 
 def _inputs(learned: Any, row: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return a row as FML's inputs: levels of texts, indicators of empty cells, and what is beyond hinges."""
+    """Return a row as FML's inputs: levels of texts, and indicators of empty cells."""
     body, features, empty = learned.to_document()["model"], learned.domain.features, np.isnan(row)
     x = [float(one.missing if gap else cell) for one, gap, cell in zip(features, empty, row, strict=True)]
     for f, one in enumerate(features):
         x[f] = body["levels"][f][int(x[f]) + 1] if one.categories else x[f]
-    x += [float(gap) for one, gap in zip(features, empty, strict=True) if one.missing is not None]
-    bends = [
-        (at, features[at].low + knot * (features[at].high - features[at].low)) for at, knot in body.get("hinges", ())
-    ]
-    return (*x, *(max(x[at] - bend, 0.0) for at, bend in bends))
+    return (*x, *(float(gap) for one, gap in zip(features, empty, strict=True) if one.missing is not None))
 
 
 TSK = ["frt-other", "tsk-other", "tree", "fedga-numbers", "tree-classes"]
