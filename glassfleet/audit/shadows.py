@@ -67,11 +67,11 @@ def shadowed(learn: Callable[[Bools], Model], data: Dataset, models: int, seed: 
     # Each row is in half of the models, or one more.
     order = rng.permuted(np.tile(np.arange(models)[:, None], data.rows), axis=0)
     had = order < models // 2
-    told = np.stack([_confidence(learn(mask), data) for mask in had])
-    scores = np.empty_like(told)
+    values = np.stack([_confidence(learn(mask), data) for mask in had])
+    scores = np.empty_like(values)
     for target in range(models):
         rest = np.arange(models) != target
-        inside, outside = (_likelihood(told[target], told[rest], had[rest] == is_in) for is_in in (True, False))
+        inside, outside = (_likelihood(values[target], values[rest], had[rest] == is_in) for is_in in (True, False))
         scores[target] = np.round(inside - outside, 6)  # less is rounding
     own, others = scores[had], scores[~had]
     ranks = rankdata(np.concatenate([own, others]))
@@ -79,7 +79,7 @@ def shadowed(learn: Callable[[Bools], Model], data: Dataset, models: int, seed: 
     return Shadowed(float(auc), float((own > np.quantile(others, 0.99)).mean()), models)
 
 
-def _likelihood(told: Array, shadows: Array, some: Bools) -> Array:
+def _likelihood(values: Array, shadows: Array, some: Bools) -> Array:
     """Return the log likelihood of each row's value, shape (n,), among `some` of the shadows' values, (m, n).
 
     Means are each row's own, the spread is that of all rows: of few shadows a row's own would be chance.
@@ -87,7 +87,7 @@ def _likelihood(told: Array, shadows: Array, some: Bools) -> Array:
     count = some.sum(axis=0)
     mean = np.where(count > 0, np.where(some, shadows, 0.0).sum(axis=0) / np.maximum(count, 1), shadows.mean(axis=0))
     spread = max(float((shadows - mean)[some].std()), 1e-3)
-    likelihood: Array = norm.logpdf(told, mean, spread)
+    likelihood: Array = norm.logpdf(values, mean, spread)
     return likelihood
 
 

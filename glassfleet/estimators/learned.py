@@ -100,9 +100,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Returns
         -------
         data frame
-            With the columns `rule` (from 0), `says` (the target, or the class whose score it is), `input` (empty: the
-            constant), `low` and `high` (where the condition on the input holds to a degree; NaN: none), `coefficient`
-            (in own units; NaN: none) and `weight` (of the rule, [0, 1]).
+            With the columns `rule` (from 0), `says` (the target, or the class whose score it is) and `input` (empty:
+            the constant). `low` and `high` are where the condition on the input holds to a degree (NaN: none). Then
+            `coefficient` (in own units; NaN: none) and `weight` (of the rule, [0, 1]).
         """
         check_is_fitted(self)
         lines: list[tuple[int, str, str, float, float, float, float]] = []

@@ -90,8 +90,8 @@ class Parameters(RunParameters):
     ----------
     compact : bool
         Ask for about a third of the bytes: of each input 32 bins instead of 64, of which four have their sums of
-        residuals times inputs together, exact sums of 4 ramps of a leaf instead of 8, and at most 32 rules where they
-        have more than 12 inputs.
+        residuals times inputs together, and exact sums of 4 ramps of a leaf instead of 8. Where rules have more than
+        12 inputs there are at most 32.
     max_rules : int
         Most rules (leaves). Of classes there are at most 20, as each has a line for every class.
     max_slopes : int
