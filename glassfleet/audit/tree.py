@@ -126,6 +126,10 @@ def rows_of(question: Question, inputs: Array, target: Array) -> Rows:
         known = np.where(np.isnan(target).any(axis=1), np.nan, known)
     rows = np.full((len(inputs), question.n_inputs + 1), np.nan)
     rows[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, known])
+    # Of what is within its limits nothing is beyond them.
+    excess = rows[:, question.n_inputs - len(question.domain.excess) : -1]
+    own = rows[:, question.domain.excess_of]
+    excess[np.isnan(excess) & (own > NEAR) & (own < 1.0 - NEAR)] = 0.0
     return rows[~is_none]
 
 

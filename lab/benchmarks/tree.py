@@ -1,7 +1,7 @@
 """The fuzzy tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
-``python -m lab.benchmarks.tree [speed] [parts] [qoe] [memory] [tables]``; all but the first two read test rows, so they are
-for reporting, not for choosing settings.
+``python -m lab.benchmarks.tree [speed] [parts] [qoe] [memory] [tables]``; all but the first two read test rows, so they
+are for reporting, not for choosing settings.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 92_382, "lab": 14_277, "tests": 52_305}
+MOST_LINES = {"product": 92_386, "lab": 14_277, "tests": 52_305}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
