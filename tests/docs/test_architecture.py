@@ -243,8 +243,8 @@ def test_no_scheme_is_named_outside_its_own_rooms() -> None:
         about = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
         for node in nodes if not str(path).startswith(rooms) else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in about:
-                told = names.intersection(re.split(r"[^\w\]]+", node.value))
-                if told - {"tree"} or (node.value == "tree" and not str(path).startswith(drawn)):
+                named_here = names.intersection(re.split(r"[^\w\]]+", node.value))
+                if named_here - {"tree"} or (node.value == "tree" and not str(path).startswith(drawn)):
                     named.append(f"{path}: {node.value}")
     assert named == [], "ask the catalogue which schemes have a trait (glassfleet/traits.py)"
 

@@ -149,8 +149,8 @@ class Drive(Play):
         )
         if times > 1 and task.scheme == "domain":
             answer = replace(answer, sums={key: answer.sums[key] for key in ("counts", "outside")})
-        told = answer.to_value()  # of condensed rows, some are left out; what an agent says that it has are all
-        return Answer.of(0.0, name, task.digest, rows=data.rows * times, data_digest="d" * 64, contribution=told)
+        value = answer.to_value()  # of condensed rows, some are left out; what an agent says that it has are all
+        return Answer.of(0.0, name, task.digest, rows=data.rows * times, data_digest="d" * 64, contribution=value)
 
 
 def a_run(vehicles: list[Dataset], **how: Any) -> Drive:

@@ -128,14 +128,14 @@ TWO_INPUTS = (Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=
 Fleet = dict[str, Source]
 
 
-def _fleet(scheme: Any) -> Fleet:
-    """Three vehicles' rows, with classes where the scheme can have them."""
+def _fleet(*, labels: bool) -> Fleet:
+    """Three vehicles' rows, with numbers or with classes."""
     rng = np.random.default_rng(3)
     fleet = {}
     for number in range(3):
         X = rng.uniform(0, 1, (80, 2))
         y: Any = X[:, 0] ** 2 + 0.3 * X[:, 1]
-        if "classification" in scheme.purpose:
+        if labels:
             y = np.where(y > 0.4, "Good", "Poor")
         part = Dataset(("a", "b"), "q", X, y)
         fleet[f"v{number}"] = Source(part, part)
@@ -146,7 +146,7 @@ def _learned(fleet: Fleet, scheme: Any, parameters: Any) -> ModelRecord:
     """Return what a fleet publishes that learned in this process."""
     domain = (
         Domain(features=TWO_INPUTS, label="q", classes=("Good", "Poor"))
-        if "classification" in scheme.purpose
+        if next(iter(fleet.values())).train.y.dtype.kind == "U"
         else Domain(features=TWO_INPUTS, target=Variable(name="q", low=0, high=2))
     )
     train = {vehicle: rows.train for vehicle, rows in fleet.items()}
@@ -155,37 +155,38 @@ def _learned(fleet: Fleet, scheme: Any, parameters: Any) -> ModelRecord:
     return record_of(outcome.model.to_document(), cohort=sorted(train), parameters=known)
 
 
-def _verdict(name: str, *, rows_lost: int = 0, **parameters: Any) -> Verdict:
+def _verdict(name: str, *, labels: bool, rows_lost: int = 0, **parameters: Any) -> Verdict:
     """Judge what the fleet learned; `rows_lost`: rows of the first vehicle that did not count, by some fault."""
     scheme = catalogue.load(name)
-    fleet = _fleet(scheme)
+    fleet = _fleet(labels=labels)
     first = fleet["v0"].train
     some = Source(Dataset(first.features, first.target, first.X[rows_lost:], first.y[rows_lost:]), first)
     exact = scheme.exact(scheme.Parameters.model_validate(parameters))
     return judge(_learned({**fleet, "v0": some}, scheme, exact), fleet, 0)
 
 
-PROMISING: list[tuple[str, dict[str, Any]]] = [
-    ("frbc", {}),
-    ("frbc", {"association": "strength*weight"}),
-    ("frt", {"inference": "weighted_average"}),
-    ("tree", {"compact": True, "max_rules": 4}),
-    ("tsk", {"n_clusters": 6}),
-    ("tsk", {"n_clusters": 6, "otherwise": False, "inference": "weighted_average"}),
+PROMISING: list[tuple[str, bool, dict[str, Any]]] = [
+    ("frbc", True, {}),
+    ("frbc", True, {"association": "strength*weight"}),
+    ("frt", False, {"inference": "weighted_average"}),
+    ("tree", False, {"compact": True, "max_rules": 4}),
+    ("tree", True, {"max_rules": 4}),
+    ("tsk", False, {"n_clusters": 6}),
+    ("tsk", False, {"n_clusters": 6, "otherwise": False, "inference": "weighted_average"}),
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters"), PROMISING)
+@pytest.mark.parametrize(("name", "labels", "parameters"), PROMISING)
 def test_promise_holds_whatever_the_choice_and_the_demo_ends_with_a_fault_when_it_is_broken(
-    name: str, parameters: dict[str, Any]
+    name: str, labels: bool, parameters: dict[str, Any]
 ) -> None:
-    kept, broken = _verdict(name, **parameters), _verdict(name, rows_lost=30, **parameters)
+    kept, broken = (_verdict(name, labels=labels, rows_lost=lost, **parameters) for lost in (0, 30))
     assert (kept.promised, kept.equal, broken.promised, broken.equal) == (True, True, True, False)
-    assert kept.metric == ("f1" if name == "frbc" else "rmse")
+    assert kept.metric == ("f1" if labels else "rmse")
     assert set(kept.scores) == {"v0", "v1", "v2"}
     federated = kept.mean("federated")
     assert federated is not None
-    assert (0.7 if name == "frbc" else 0.0) < federated <= 1.0
+    assert (0.7 if labels else 0.0) < federated <= 1.0
     keep_promise(kept, participation="cohort")
     with pytest.raises(VerificationError, match="is not the central one of its cohort") as caught:
         keep_promise(broken, participation="cohort")
@@ -204,7 +205,7 @@ def test_promise_holds_of_condensed_rows_and_not_of_the_papers_nullification() -
 
 def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:
     scheme = catalogue.load("fedga")
-    fleet = _fleet(scheme)
+    fleet = _fleet(labels=True)
     parameters = scheme.Parameters.model_validate({"generations": 1, "population": 6})
     verdict = judge(_learned(fleet, scheme, parameters), fleet, 0)
     assert set(verdict.personal) == set(fleet)
@@ -215,7 +216,7 @@ def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones(
         # The population knows no conditions: its thresholds are the vehicle's.
         assert any(rule.conditions for rule in own.rules())
         assert not any(rule.conditions for rule in verdict.model.rules())
-    same = _verdict("frbc")
+    same = _verdict("frbc", labels=True)
     assert all(each is same.model for each in same.personal.values())
 
 
