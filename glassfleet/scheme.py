@@ -229,7 +229,7 @@ class Done:
     summary : Mapping[str, Value]
         What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``. With ``reference``, see
         :func:`glassfleet.reference.typical_row`, its forecasts are compared with a typical row; with ``forecasts``, see
-        :mod:`glassfleet.forecasts`, its rules say what they forecast.
+        :mod:`glassfleet.forecasts`, its rules say what they forecast; with ``why_few``, a sentence, why they are few.
     """
 
     model: Any

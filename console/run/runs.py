@@ -238,6 +238,7 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
     )
     for line in private_lines(status):
         click.echo(line)
+    _tell_why_few(status)
     _tell_notes(status)
 
 
@@ -262,6 +263,7 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         _tell_notes(status)
         for line in private_lines(status):
             click.echo(line)
+        _tell_why_few(status)
         click.echo(line_of_run(status))
     model = status.get("model")
     result = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
@@ -288,6 +290,12 @@ def _check_end(api: Coordinator, status: dict[str, Any], result: dict[str, Any] 
     is_private = (status.get("spec") or {}).get("private") is not None
     if is_private and model is not None and (why := refused_from_sums(api, model, patience)):
         raise RunFailedError(why)
+
+
+def _tell_why_few(status: dict[str, Any]) -> None:
+    """Say why the model has few rules, where it has."""
+    if why := (status.get("summary") or {}).get("why_few"):
+        click.echo(printable(f"  {why}"))
 
 
 def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:
