@@ -48,6 +48,7 @@ from coordinator.telemetry.refusals import Refusals
 from coordinator.telemetry.tracing import tracing
 from glassfleet import catalogue
 from schemas.errors import StorageError
+from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
 from schemas.plain_structlog import structlog
 from schemas.private_files import private_folder
 from schemas.topics import Topics
@@ -122,6 +123,7 @@ def assemble(
         keep_records=config.keep_records,
         kept_runs=config.kept_runs,
         kept_versions=config.retained_versions,
+        room=lambda: min(MAX_DECODED_BYTES, MAX_PARTS * publisher.limit),
     )
     preflight = Preflight(publisher, published, registry, now)
     coordinator = Coordinator(

@@ -121,6 +121,7 @@ class TellsForecasts(Protocol):
     """A model whose rules can tell their forecasts, by index; its rules are read after it was told."""
 
     forecasts: Mapping[int, Forecasts]
+    why_few: str
 
 
 def tell_forecasts(model: Model, parameters: Mapping[str, Any]) -> None:
@@ -131,7 +132,10 @@ def tell_forecasts(model: Model, parameters: Mapping[str, Any]) -> None:
     VerificationError
         It is not what the record's digests promise, or not of this model.
     """
-    if not isinstance(model, TellsForecasts) or (known := _read(parameters, "forecasts", "rules", _FORECASTS)) is None:
+    if not isinstance(model, TellsForecasts):
+        return
+    model.why_few = str(parameters.get("why_few", ""))
+    if (known := _read(parameters, "forecasts", "rules", _FORECASTS)) is None:
         return
     errors = _read(parameters, "errors", "lines", _ERRORS) or [None]
     if len(errors) == 1 < len(known):  # counted over all rules together: no rule has rows of its own

@@ -36,6 +36,9 @@ STARTS: Final = 16
 """Of more inputs than that, so many begin an order, and of more than 64 fewer; each forecast costs about twice as many
 rows times the inputs."""
 
+BESIDE: Final = ("reference", "forecasts", "errors", "why_few")
+"""What a model's record says beside the document, see :func:`recorded`."""
+
 TYPICAL: Final = "a typical row, the fleet's mean of each input"
 GIVEN: Final = "the row to compare with"
 
@@ -115,9 +118,10 @@ def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None
     """Return what a model's record says of a scheme's summary and of its errors on test rows, each with its digest.
 
     ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`. ``errors``: see
-    :class:`glassfleet.scores.ScoresServer`.
+    :class:`glassfleet.scores.ScoresServer`. ``why_few``: why there are few rules, in words; it has no digest.
     """
-    result, row, forecasts = {}, summary.get("reference"), summary.get("forecasts")
+    result: dict[str, Any] = {"why_few": summary["why_few"]} if summary.get("why_few") else {}
+    row, forecasts = summary.get("reference"), summary.get("forecasts")
     if row:
         result["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
     if forecasts:

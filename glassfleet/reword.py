@@ -33,7 +33,7 @@ def in_words_of(model: Model, domain: Domain) -> Model:
     document = {**model.to_document(), "domain": domain.to_document()}
     reworded = catalogue.load(model.scheme).from_document(document)
     if isinstance(model, TellsForecasts) and isinstance(reworded, TellsForecasts):
-        reworded.forecasts = model.forecasts
+        reworded.forecasts, reworded.why_few = model.forecasts, model.why_few
     return reworded
 
 

@@ -229,7 +229,7 @@ class Done:
     summary : Mapping[str, Value]
         What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``. With ``reference``, see
         :func:`glassfleet.reference.typical_row`, its forecasts are compared with a typical row; with ``forecasts``, see
-        :mod:`glassfleet.forecasts`, its rules say what they forecast.
+        :mod:`glassfleet.forecasts`, its rules say what they forecast; with ``why_few``, a sentence, why they are few.
     """
 
     model: Any
@@ -322,6 +322,9 @@ class Scheme(Protocol):
     - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
       does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
       without ``cost``, in a process of its own that can be ended and has bounds.
+    - ``most_bytes(parameters, inputs, classes) -> (int, str)``: how many bytes the largest answer of a run can have,
+      and what makes it smaller, in words; `classes` is 0 where a number is learned. A run whose answers may be too
+      large says so when it is started.
     - ``regressions(answers) -> ndarray or None``: of one vehicle's tasks and answers, in their order, the moment
       matrices over ``[1, x, y]`` of the model's rules, shape (k, k, m), in rows; None where they are not among them.
       From these a vehicle is named without which the others would gain (:mod:`glassfleet.numerics.influence`).

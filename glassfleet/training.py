@@ -56,6 +56,9 @@ BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
 
 
+MOST_TIMES = 64
+"""What a row may count at a time, so that sums of products of few rows stay exact."""
+
 BLOCK_ROWS = 1 << 13
 """Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""
 
@@ -79,6 +82,10 @@ class TrainingRows:
         Of categories, see :mod:`glassfleet.fuzzy.levels`; empty where there are none, or not yet.
     memo : dict
         A cache for what follows from the inputs.
+    times : ndarray of float64, shape (n,), or None
+        How often each row counts, a whole number up to :data:`MOST_TIMES`; None: all once.
+    parts : int
+        So many times are one row.
     """
 
     domain: Domain
@@ -88,11 +95,25 @@ class TrainingRows:
     training: int
     levels: Levels = ()
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    times: NDArray[np.float64] | None = None
+    parts: int = 1
 
     @property
     def count(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def weighed(self) -> tuple[int, int]:
+        """How many rows train and are held out, by their weights; a part of a row counts as one."""
+        if self.times is None:
+            return self.training, self.count - self.training
+        sums = [int(part.sum()) for part in (self.times[: self.training], self.times[self.training :])]
+        return -(-sums[0] // self.parts), -(-sums[1] // self.parts)
+
+    def times_of(self, chosen: slice | NDArray[np.intp]) -> NDArray[np.float64] | None:
+        """Return how often chosen rows count; None: all once."""
+        return None if self.times is None else self.times[chosen]
 
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
@@ -107,6 +128,7 @@ class TrainingRows:
                 self,
                 order=self.order[block],
                 y=self.y[block],
+                times=self.times_of(block),
                 training=min(max(self.training - block.start, 0), block.stop - block.start),
                 memo={},
             )
@@ -155,13 +177,22 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         known_class_numbers(data, domain)
         own = condensed(select_columns(data, domain), domain, min_rows)
         y = class_numbers(own, domain)
-        X, y = domain.completed(encode_inputs(own, domain))[y >= 0], y[y >= 0]
+        known = y >= 0
+        X, y = domain.completed(encode_inputs(own, domain))[known], y[known]
     else:
         own = condensed(select_numbers(data, domain), domain, min_rows)
         X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
     held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
-    return TrainingRows(domain, X, order, y[order], int((~held).sum()))
+    if own.weights is None:
+        return TrainingRows(domain, X, order, y[order], int((~held).sum()))
+    weights = own.weights if domain.target is not None else own.weights[known]
+    pieces = -(-weights // MOST_TIMES)  # a heavy row stands there several times
+    begins = np.cumsum(pieces[order]) - pieces[order]
+    order, training = np.repeat(order, pieces[order]), int(pieces[~held].sum())
+    before = MOST_TIMES * (np.arange(len(order)) - np.repeat(begins, pieces[order[begins]]))
+    times = np.minimum(weights[order] - before, MOST_TIMES).astype(np.float64)
+    return TrainingRows(domain, X, order, y[order], training, times=times, parts=own.parts)
 
 
 @dataclass(frozen=True)
@@ -308,15 +339,19 @@ class TrainingClient(Generic[Q]):
         question = self.read_task(task)
         parameters, domain = question.parameters, question.domain
         rows = training_rows(data, domain, parameters.group_rows, question.holdout, question.levels)
-        if rows.count > question.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
+        count = rows.count if rows.times is None else int(rows.times.sum())
+        if count > question.max_rows:
+            raise TaskError(f"{count} rows, the run's grid is good for {question.max_rows}")
         if question.kind == "levels":
-            return Contribution("levels", rows.count, category_sums(domain, rows.X[rows.order], rows.y))
+            every = (
+                np.arange(rows.count) if rows.times is None else np.arange(rows.count).repeat(rows.times.astype(int))
+            )
+            return Contribution("levels", count, category_sums(domain, rows.X[rows.order[every]], rows.y[every]))
         if question.kind == COLUMNS:
             own = np.flatnonzero(rows.different[: rows.training])
             counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)
             return Contribution(COLUMNS, rows.count, {"rows": counts})
-        return Contribution(question.kind, rows.count, self.answers[question.kind](question, rows))
+        return Contribution(question.kind, sum(rows.weighed), self.answers[question.kind](question, rows))
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,16 @@ def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
     return cost
 
 
+def too_large(scheme: object, parameters: Any, inputs: int, classes: int, room: int) -> str:
+    """Return a warning where an answer of a run may have more than `room` bytes; empty where not, or nobody knows."""
+    hook = getattr(scheme, "most_bytes", None)
+    most, way_out = (0, "") if hook is None else hook(parameters, inputs, classes)
+    if most <= room:
+        return ""
+    sizes = f"{most / 1e6:,.0f} MB where {room / 1e6:,.0f} MB can be sent"
+    return f"with {inputs} inputs an answer may have up to {sizes}: ask for {way_out}"
+
+
 def regressions_of(scheme: object, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
     """Return what one vehicle's answers tell of a model's regressions; None: these are none, or the scheme has none."""
     hook = getattr(scheme, "regressions", None)

@@ -232,16 +232,16 @@ def rules(options: RulesOptions) -> None:
       glassfleet model rules qoe --top 5
     """
     from console.model.words import input_words, rule_lines, wrapped
+    from console.tables import printable
     from glassfleet.explain import RuleView, summary
     from glassfleet.export.tables import levels_of
-    from glassfleet.nature import nature, readable_rules
+    from glassfleet.nature import readable_rules
     from glassfleet.rules import measures_note, most_used
 
     learned = spoken(load(options)[1], options.words)
     chosen = sorted(readable_rules(learned), key=most_used)[: options.top]
-    if nature(learned) != "rules":
-        for note in summary(learned, top=0).notes:
-            click.echo(note, err=True)
+    for note in summary(learned, top=0).notes:
+        click.echo(printable(note), err=True)
     if options.as_json:
         print_json([RuleView.of(rule).to_dict() for rule in chosen])
         return

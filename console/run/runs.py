@@ -162,8 +162,8 @@ def start(options: RunOptions) -> None:
     patience = options.coordinator_wait if options.wait else 0.0
     notes = [OPENS_ROWS] * opens_rows(spec) + ([] if is_quiet() else quorum_lines(api, spec, patience))
     started = posted(api, "/api/runs", spec, patience)
-    for note in notes:  # not of a run that is refused
-        click.echo(note, err=True)
+    for note in [*notes, *filter(None, [started.get("warning")])]:  # not of a run that is refused
+        click.echo(printable(note), err=True)
     run_id = str(started["run"])
     if not options.wait:
         tell(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait", as_json=options.as_json, run=run_id)
@@ -221,6 +221,8 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
     from console.tables import is_terminal, show_rounds
 
     click.echo(line_of_run(status))
+    if status.get("warning"):
+        click.echo(printable(f"  {status['warning']}"))
     if status.get("model") and (result := rollout_of(api, status["model"], 0.0)) is not None:
         click.echo(f"  {in_words(result)}")
     if is_terminal() and status.get("rounds"):
@@ -238,6 +240,7 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
     )
     for line in private_lines(status):
         click.echo(line)
+    _tell_why_few(status)
     _tell_notes(status)
 
 
@@ -262,6 +265,7 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         _tell_notes(status)
         for line in private_lines(status):
             click.echo(line)
+        _tell_why_few(status)
         click.echo(line_of_run(status))
     model = status.get("model")
     result = None if model is None else after_gate(api, model, as_json=as_json, patience=patience)
@@ -288,6 +292,12 @@ def _check_end(api: Coordinator, status: dict[str, Any], result: dict[str, Any] 
     is_private = (status.get("spec") or {}).get("private") is not None
     if is_private and model is not None and (why := refused_from_sums(api, model, patience)):
         raise RunFailedError(why)
+
+
+def _tell_why_few(status: dict[str, Any]) -> None:
+    """Say why the model has few rules, where it has."""
+    if why := (status.get("summary") or {}).get("why_few"):
+        click.echo(printable(f"  {why}"))
 
 
 def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:

@@ -151,7 +151,9 @@ def make_app(  # noqa: C901  one short function per address
         for name in ("policy", "bounds", "seed", "rollout"):
             refuse_booleans(spec.get(name), name)
         wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
-        return {"run": service.call(lambda core: core.start_run(wanted))}
+        run = service.call(lambda core: core.start_run(wanted))
+        known = coordinator.runs.document(run)
+        return {name: known[name] for name in ("run", "warning") if name in known}
 
     @app.post("/api/runs/{run}/cancel", dependencies=[OPERATOR])
     def _cancel(run: str) -> dict[str, str]:

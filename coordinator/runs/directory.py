@@ -27,8 +27,16 @@ from coordinator.runs.earlier import least_allowing, spent_in
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
 from coordinator.runs.records import entry_of, fold, spec_of
-from coordinator.runs.view import damaged_document, run_document, run_head, suspended_document, time_in_words
+from coordinator.runs.view import (
+    damaged_document,
+    run_document,
+    run_head,
+    size_warning,
+    suspended_document,
+    time_in_words,
+)
 from schemas.errors import DamagedError, GlassfleetError, NotFoundError, StorageError
+from schemas.limits import MAX_DECODED_BYTES
 
 _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
@@ -79,6 +87,8 @@ class Runs:
         See `coordinator.config.CoordinatorConfig`.
     kept_versions : int
         So many versions of each model stay when their runs are forgotten.
+    room : callable
+        Bytes of the largest answer that can come.
 
     Attributes
     ----------
@@ -97,6 +107,7 @@ class Runs:
     keep_records: bool
     kept_runs: int
     kept_versions: int
+    room: Callable[[], int] = lambda: MAX_DECODED_BYTES
     counters: dict[str, Counters] = field(default_factory=dict, init=False)
     lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
     _known: Known = field(init=False)
@@ -303,6 +314,8 @@ class Runs:
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
         document = run_document(self.engine, state, **self._shell(known, state), ended=ended, lacks=lacks)
+        if ended is None and (warning := size_warning(self.engine, state, self.room())):
+            document["warning"] = warning
         if state.spec.private is None or not (agent := least_allowing(document)):
             return document
         if (found := self._spent.get(state.run)) is None or found[0] != agent:

@@ -12,6 +12,7 @@ import numpy as np
 from coordinator.engine import Engine, RunState
 from coordinator.engine.draft import summary_of
 from glassfleet.discovery.guard import in_words
+from glassfleet.traits import too_large
 
 Stands = tuple[str, str]
 """How an agent stands in a run, and why."""
@@ -65,6 +66,21 @@ def run_document(
         "false_answers": list(state.false_answers),
         "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
+
+
+def size_warning(engine: Engine, state: RunState, room: int) -> str:
+    """Return a warning where an answer may have more than `room` bytes: by the domain, or what vehicles offer so far.
+
+    Of what they offer nobody knows which columns have empty cells, or values beyond limits.
+    """
+    if (domain := state.domain or state.spec.domain) is not None:
+        inputs, classes = len(domain.inputs), len(domain.classes)
+    else:
+        lagged = len(state.spec.memory.columns) if state.spec.memory else 0
+        offered = max((len(offer.features) for offer in state.agents.values()), default=0)
+        inputs, classes = len(state.features or state.spec.features or ()) or offered, 0
+        inputs += lagged
+    return too_large(engine.lookup(state.spec.scheme), engine.parameters(state.spec), inputs, classes, room)
 
 
 def run_head(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +34,10 @@ class Dataset:
         need no protection.
     memo : dict
         A cache for the client halves (scaled rows, memberships, path strengths). It never changes an answer.
+    weights : ndarray of int64, shape (n,), or None
+        How much each row counts, >= 1, in parts of a row; None: all as one. Schemes that know no weights do not look.
+    parts : int
+        So many of these parts are a row.
     """
 
     features: tuple[str, ...]
@@ -43,6 +47,8 @@ class Dataset:
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     key: bytes = field(default=b"", compare=False, repr=False)
+    weights: NDArray[np.int64] | None = None
+    parts: int = 1
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2 or self.X.shape[1] != len(self.features):
@@ -64,7 +70,8 @@ class Dataset:
         position = {name: index for index, name in enumerate(self.features)}
         columns = [position[name] for name in features]
         kept = {name: self.categories[name] for name in features if name in self.categories}
-        return Dataset(tuple(features), self.target, self.X[:, columns], self.y, categories=kept, key=self.key)
+        X = self.X[:, columns]
+        return replace(self, features=tuple(features), X=X, memo={}, categories=kept)
 
 
 def remembered(memo: dict[Any, Any], what: Hashable, key: object, make: Callable[[], T]) -> T:

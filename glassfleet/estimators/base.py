@@ -7,7 +7,7 @@ the scheme's parameters by their own names; those that it does not take have the
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -95,11 +95,15 @@ class SchemeEstimator(LearnedEstimator):
         ValueError
             The data or a parameter cannot be used.
         """
+        return self._fit(X, y, lambda data: (data, data))
+
+    def _fit(self, X: Any, y: Any, weigh: Callable[[Dataset], tuple[Dataset, Dataset]]) -> Self:
+        """Learn; `weigh` makes of the rows those to learn from, and those in which limits and classes are found."""
         parameters = self._parameters()
         self.target_name_ = name_of(y)
-        data = self._dataset(X, y, reset=True)
+        data, counted = weigh(self._dataset(X, y, reset=True))
         with value_errors():
-            domain = self.domain or self._discovered([data], exact=True)
+            domain = self.domain or self._discovered([counted], exact=True)
             outcome = self._central(parameters, domain, data)
         return self._keep(domain, outcome)
 
@@ -124,6 +128,8 @@ class SchemeEstimator(LearnedEstimator):
         """
         if not parties:
             raise ValueError("parties is empty; at least one (X, y) is needed")
+        if any(len(party) > 2 for party in parties):
+            raise ValueError("a party is (X, y): only fit takes sample_weight, as vehicles' rows have none")
         exact = getattr(self, "exact", False)
         parameters = self._scheme().exact(self._parameters()) if exact else self._parameters()
         self.target_name_ = name_of(parties[0][1])

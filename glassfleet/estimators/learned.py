@@ -36,7 +36,7 @@ from glassfleet.export.figures import main_picture, picture
 from glassfleet.export.svg.effects import Scale, effect_curve
 from glassfleet.export.svg.shapes import file_of
 from glassfleet.forecasts import tell_forecasts
-from glassfleet.reference import Reference, reference_of
+from glassfleet.reference import BESIDE, Reference, reference_of
 from glassfleet.rules import Rule
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
@@ -297,7 +297,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
         """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""
-        self._beside = {name: beside[name] for name in ("reference", "forecasts", "errors") if name in beside}
+        self._beside = {name: beside[name] for name in BESIDE if name in beside}
         self.reference_ = reference_of(beside, model.domain)
         tell_forecasts(model, beside)
         self.model_ = model

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from glassfleet.nature import Nature, nature, readable_rules
+from glassfleet.reference import BESIDE
 from glassfleet.reword import in_terms_of
 from glassfleet.rules import Rule, most_used
 from glassfleet.scheme import Model
@@ -176,7 +177,7 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
 def _training(record: ModelRecord) -> dict[str, Any]:
     """Return how a model was trained, without what fleets' rows say beside: these are hardly ever the same."""
     settings = {**record.parameters, **record.training.model_dump()}
-    return {name: value for name, value in settings.items() if name not in ("reference", "forecasts", "errors")}
+    return {name: value for name, value in settings.items() if name not in BESIDE}
 
 
 def name_of(record: ModelRecord) -> str:

@@ -197,4 +197,5 @@ def _notes(model: Model) -> tuple[str, ...]:
             "these are tree structures for vehicles to fit; thresholds and leaves are each vehicle's own",
             f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}",
         )
-    return ()
+    why = getattr(model, "why_few", "")
+    return (why,) if why else ()

@@ -125,6 +125,8 @@ class ReadsRules(ABC):
     """A model whose rules are written out when they are first read, and again when their forecasts become known."""
 
     _forecasts: Mapping[int, Forecasts] = MappingProxyType({})
+    why_few: str = ""
+    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.forecasts`."""
 
     @property
     def forecasts(self) -> Mapping[int, Forecasts]:

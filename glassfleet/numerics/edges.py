@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def histogram(scaled: NDArray[np.float64], cells: int) -> NDArray[np.int64]:
-    """Count rows `scaled`, shape (F, n), in [0, 1], in equal cells; returns shape (F, cells)."""
+def histogram(scaled: NDArray[np.float64], cells: int, times: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Count rows `scaled`, shape (F, n), in [0, 1], in equal cells, each once or so many `times`; shape (F, cells)."""
     f = scaled.shape[0]
     place = cells_of(scaled, cells) + np.arange(f)[:, None] * cells
-    return np.bincount(place.ravel(), minlength=f * cells).reshape(f, cells).astype(np.int64)
+    counts = np.bincount(place.ravel(), None if times is None else np.tile(times, f), minlength=f * cells)
+    return counts.reshape(f, cells).astype(np.int64)
 
 
 def cells_of(scaled: NDArray[np.float64], cells: int) -> NDArray[np.intp]:

@@ -65,8 +65,8 @@ LOOK = 0.5
 )
 @click.option(
     "--scheme", default=DEFAULT, show_default=True, metavar="NAME",
-    help="What to learn; a classifier forecasts Good or Poor. tree is shown with max_rules=12 and "
-    "max_regressors=16 unless --param says otherwise. `glassfleet doctor` lists the schemes.",
+    help="What to learn; a classifier forecasts Good or Poor. tree is shown with max_rules=12 and max_regressors=16 "
+    "unless --param says otherwise. `glassfleet doctor` lists the schemes.",
 )  # fmt: skip
 @click.option(
     "--good-above", type=float, metavar="NUMBER",

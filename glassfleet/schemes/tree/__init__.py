@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
@@ -9,7 +11,7 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
-from glassfleet.schemes.tree.checks import shapes_of
+from glassfleet.schemes.tree.checks import most_bytes, shapes_of
 from glassfleet.schemes.tree.client import CLIENT
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
@@ -49,6 +51,10 @@ class TreeScheme(SumScheme):
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
         return read_task(task).most_told
+
+    def most_bytes(self, parameters: Any, inputs: int, classes: int) -> tuple[int, str]:
+        """Return how many bytes the largest answer of a run can have, and how to make it smaller."""
+        return most_bytes(parameters, inputs, classes), "fewer rules (max_rules), fewer inputs, or compact"
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""

@@ -16,8 +16,16 @@ from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.params import GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS, UNIT
+from glassfleet.schemes.tree.messages import Question, most_rules
+from glassfleet.schemes.tree.params import (
+    GRID_BITS,
+    GROUP,
+    MAX_REGRESSORS,
+    MAX_RESIDUAL,
+    SCORE_BITS,
+    UNIT,
+    Parameters,
+)
 from glassfleet.schemes.tree.support import bands_of
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
@@ -98,6 +106,31 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
             "means": (*asked, bins // GROUP, k),
         }
     return shapes
+
+
+def most_bytes(parameters: Parameters, inputs: int, classes: int) -> int:
+    """Return how many bytes the largest answer of a run can have; most have a fraction. Counts of support are left out.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    inputs : int
+        Number of inputs, indicators of empty cells and excess among them.
+    classes : int
+        0: a number is learned.
+    """
+    targets = classes if classes > 2 else 1
+    k = 1 + min(inputs, parameters.max_regressors if classes else MAX_REGRESSORS)  # of a number excess comes on top
+    leaves, width = most_rules(parameters, k, classes), k * (k + 1) // 2
+    pairs, split_on = leaves * (leaves + 1) // 2, min(inputs, parameters.max_split_features)
+    scan = inputs * CELLS + (inputs + 1 + targets) * (inputs + 2 + targets)
+    by_bin = 1 + targets + targets * (k - 1) / parameters.slope_bins + k / GROUP
+    joint = 2 * pairs * width + 2 * leaves * targets * (k + 1)
+    bins = parameters.bins * by_bin * max(inputs, leaves * split_on)
+    ramps = leaves * parameters.exact_ramps * (2 * width + 1 + targets * k)
+    scores = targets * (targets + 1) // 2 * width + 2 * targets * k + 1
+    newton = 3 * leaves * scores if classes else 0
+    return int(8 * max(scan, joint + bins, ramps, newton))
 
 
 def _between(numbers: Ints, least: int | Ints, most: int | Ints, what: str) -> None:

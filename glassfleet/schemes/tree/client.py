@@ -15,7 +15,15 @@ from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, GROUP, LEAST_CURVATURE, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import (
+    BLOCK_ROWS,
+    GRID_BITS,
+    GROUP,
+    LEAST_CURVATURE,
+    MAX_RESIDUAL,
+    SCORE_BITS,
+    WEIGHTED_BLOCK_ROWS,
+)
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
@@ -46,7 +54,7 @@ def _parts(rows: TrainingRows) -> tuple[slice, slice]:
 # --- sums of products -----------------------------------------------------------------------------------------------
 
 
-def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
+def _sum(weights: Array, columns: Array, times: Array | None = None, *, pairs: bool) -> Ints:
     """Return sums of weights times columns, or times the products of all pairs of columns; all rounded to the grid.
 
     Parameters
@@ -55,6 +63,8 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
         In [0, 1].
     columns : ndarray of float64, shape (k, n)
         In [-1, 1] times :data:`MAX_RESIDUAL`; in [0, 1] with `pairs`.
+    times : ndarray of float64, shape (n,), or None
+        How often each row counts, a whole number up to :data:`MOST_TIMES`; None: once.
 
     Returns
     -------
@@ -62,11 +72,12 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
     """
     k = len(columns)
     total = np.zeros((len(weights), k * (k + 1) // 2 if pairs else k), dtype=np.int64)
-    for block in blocks(columns.shape[1], BLOCK_ROWS):
+    for block in blocks(columns.shape[1], BLOCK_ROWS if times is None else WEIGHTED_BLOCK_ROWS):
         part = columns[:, block]
         terms = pair_products(part, GRID_BITS) if pairs else np.rint(part * _GRID)
-        # All are integers, and a block's sums are below 2^53: exact, whatever the library's order.
-        total += (np.rint(weights[:, block] * _GRID) @ terms.T).astype(np.int64)
+        degrees = np.rint(weights[:, block] * _GRID)
+        # All are integers, and a block's sums are at most 2^53: exact, whatever the library's order.
+        total += ((degrees if times is None else degrees * times[block]) @ terms.T).astype(np.int64)
     return total
 
 
@@ -116,11 +127,11 @@ def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     gram = []
     for part in _parts(rows):
         columns = np.concatenate([_columns(rows, part, question.scanned), _targets(question, rows, part)])
-        gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
+        gram.append(_sum(np.ones((1, columns.shape[1])), columns, rows.times_of(part), pairs=True)[0])
     return {
-        "histogram": histogram(rows.inputs, CELLS),
+        "histogram": histogram(rows.inputs, CELLS, rows.times),
         "gram": np.stack(gram),
-        "rows": np.array([rows.training, rows.count - rows.training], dtype=np.int64),
+        "rows": np.array(rows.weighed, dtype=np.int64),
     }
 
 
@@ -148,14 +159,14 @@ def _joint(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         scores = np.zeros((len(new), question.targets * (question.columns + 1)), dtype=np.int64)
         for line, leaf in enumerate(new):
             there = np.flatnonzero(reached[leaf])
-            degree = reached[leaf][there]
+            degree, times = reached[leaf][there], rows.times_of(there + part.start)
             columns = _columns(rows, there + part.start, question.regressors)
             terms = _with_targets(columns, _targets(question, rows, there + part.start))
             mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
             if mine:
                 weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
-                products[mine] = _sum(weights, columns, pairs=True)
-            scores[line] = _sum(degree[None], terms, pairs=False)[0]
+                products[mine] = _sum(weights, columns, times, pairs=True)
+            scores[line] = _sum(degree[None], terms, times, pairs=False)[0]
         gram.append(products)
         target.append(scores)
     return {"gram": np.stack(gram), "target": np.stack(target)}
@@ -176,7 +187,7 @@ def _terms(columns: Array, degree: Array, residual: Array) -> Array:
     return terms
 
 
-def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
+def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int, times: Array | None = None) -> Ints:
     """Return the sums of the terms of the rows in each cell, shape (n_cells, c).
 
     Parameters
@@ -185,13 +196,16 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
     cells : ndarray of int32, shape (n, m)
         In which cells each row is.
     n_cells : int
+    times : ndarray of float64, shape (n,), or None
+        How often each row counts; None: once.
     """
     # Not above: every agent and command loads all schemes, and this takes a third as long as all of them.
     from scipy.sparse import csc_matrix  # noqa: PLC0415
 
     n, m = cells.shape
     own, pointers = np.ascontiguousarray(cells).ravel(), np.arange(0, m * n + 1, m, dtype=np.int32)
-    adding = csc_matrix((np.ones(len(own)), own, pointers), shape=(n_cells, n))
+    counts = np.ones(len(own)) if times is None else np.repeat(times, m)
+    adding = csc_matrix((counts, own, pointers), shape=(n_cells, n))
     # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
     total: Ints = (adding @ to_grid(terms, SCORE_BITS)).astype(np.int64)
     return total
@@ -209,7 +223,7 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[:, there])
-        total[line] = _by_cell(terms, places[there], total.shape[1])
+        total[line] = _by_cell(terms, places[there], total.shape[1], rows.times_of(there))
     shape = (len(question.leaves), len(features))
 
     def together(columns: Ints, size: int) -> Ints:
@@ -236,15 +250,15 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     scores = np.zeros((len(question.candidates), question.targets * question.columns + 1), dtype=np.int64)
     for leaf, asked in by_leaf.items():
         there = np.flatnonzero(reached[leaf])
-        degree = reached[leaf][there]
+        degree, times = reached[leaf][there], rows.times_of(there)
         columns = _columns(rows, there, question.regressors)
         low = np.stack([lower_side(rows.inputs[f][there], a, b) for _, (f, a, b) in asked]) * degree
         places = [place for place, _ in asked]
         weights = np.concatenate([low * low, low * (degree - low)])
-        products = _sum(weights, columns, pairs=True)
+        products = _sum(weights, columns, times, pairs=True)
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
         terms = [*(columns * own[there] for own in residual), columns[:1]]
-        scores[places] = _sum(low, np.concatenate(terms), pairs=False)
+        scores[places] = _sum(low, np.concatenate(terms), times, pairs=False)
     return {"squares": squares, "scores": scores}
 
 
@@ -268,13 +282,16 @@ def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         apart = np.add.accumulate((y - chances)[:, end:] ** 2)[-1]
         first = first if number else apart
         for line, terms in enumerate((apart, (apart - first) ** 2)):
-            errors[line, number] = int(to_grid(terms, SCORE_BITS).astype(np.int64).sum())
+            counted = to_grid(terms, SCORE_BITS)
+            held = rows.times_of(slice(end, rows.count))
+            errors[line, number] = int((counted if held is None else counted * held).astype(np.int64).sum())
         for leaf in one.tree.leaves:
             there = np.flatnonzero(every[leaf][:end])
             w, p, z = every[leaf][there], chances[:, there], _columns(rows, there, question.regressors)
             curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
-            squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, pairs=True)
-            sums[at] = _sum(np.concatenate([w[None], w * p, w * y[:, there]]), z, pairs=False)
+            times = rows.times_of(there)
+            squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, times, pairs=True)
+            sums[at] = _sum(np.concatenate([w[None], w * p, w * y[:, there]]), z, times, pairs=False)
             at += 1
     return {
         "errors": errors,
@@ -339,9 +356,19 @@ def _by_block(answer: Callable[[Question, TrainingRows], dict[str, Ints]]) -> Ca
         for block in others:
             for name, part in answer(question, block).items():
                 total[name] += part
-        return total
+        return total if rows.parts == 1 else _in_rows(total, rows)
 
     return whole
+
+
+def _in_rows(sums: dict[str, Ints], rows: TrainingRows) -> dict[str, Ints]:
+    """Return sums of rows out of sums of parts of rows: rounded, and histograms so that they count all rows."""
+    result = {name: (part + rows.parts // 2) // rows.parts for name, part in sums.items()}
+    if "histogram" in sums:
+        above = np.cumsum(sums["histogram"], axis=1)
+        counted = above * sum(rows.weighed) // np.maximum(above[:, -1:], 1)
+        result |= {"histogram": np.diff(counted, prepend=0, axis=1), "rows": np.array(rows.weighed, dtype=np.int64)}
+    return result
 
 
 CLIENT = TrainingClient(

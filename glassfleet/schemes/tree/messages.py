@@ -182,9 +182,8 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @property
     def most_rules(self) -> int:
-        """Most rules: where these have many inputs, `compact` allows fewer, as sums of pairs grow with both squared."""
-        most = min(self.parameters.max_rules, CLASS_RULES if self.domain.classes else MAX_RULES)
-        return min(most, 32) if self.parameters.compact and self.columns > 13 else most
+        """Most rules, see :func:`most_rules`."""
+        return most_rules(self.parameters, self.columns, len(self.domain.classes))
 
     @property
     def scan_columns(self) -> int:
@@ -330,6 +329,15 @@ class Question(LayeredQuestion, TrainingQuestion):
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
+
+
+def most_rules(parameters: Parameters, columns: int, classes: int) -> int:
+    """Return how many rules of so many columns, the intercept included, there may be; 0 classes: of a number.
+
+    Where they have many inputs, `compact` allows fewer, as sums of pairs grow with both squared.
+    """
+    most = min(parameters.max_rules, CLASS_RULES if classes else MAX_RULES)
+    return min(most, 32) if parameters.compact and columns > 13 else most
 
 
 def check_domain(domain: Domain) -> None:

@@ -20,6 +20,7 @@ from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, Question
 from glassfleet.schemes.tree.model import FuzzyClassTree
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
+from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.tree import Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
@@ -229,7 +230,10 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
             chosen = 0
         splits = question.sizes[chosen]
         asked = replace(question, tree=question.tree.first(splits), sizes=(splits,), of_all=True)
-        memory |= {"pulls": [following[chosen]], "brier": errors[chosen]}
+        both = (2.0 if question.targets == 1 else 1.0) / memory["held_out"]  # two classes have the same error
+        by_rules = {splits + 1: both * error for splits, error in zip(question.sizes, errors, strict=True)}
+        memory |= {"pulls": [following[chosen]], "brier": by_rules[splits + 1]}
+        memory["why_few"] = why_few(question, splits + 1, by_rules)
         return ask(replace(asked, coefficients=after[chosen]), memory)
     question = replace(question, coefficients=np.concatenate(after))
     if not question.of_all or (moved >= STILL and steps < STEPS):
@@ -238,9 +242,10 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
     held, kept = int(memory["held_out"]), {name: memory[name] for name in ("sums_digest", "reference")}
     summary: dict[str, Value] = {**kept, "sizes": memory["grown"], "rows": rows, "held_out": held}
     summary |= {"newton_rounds": steps, "pull": pulls[0].rows, "class_shares": class_shares}
-    if held:  # two classes have the same error; one is asked about
+    if held:
         both = (2.0 if question.targets == 1 else 1.0) / held
-        summary |= {"held_out_brier": [both * error for error in memory["errors"]], "brier": both * memory["brier"]}
+        summary |= {"held_out_brier": [both * error for error in memory["errors"]]}
+        summary |= {name: memory[name] for name in ("brier", "why_few")}
     return Done(model, {**summary, **model.complexity()})
 
 

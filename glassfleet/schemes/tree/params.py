@@ -6,6 +6,7 @@ from pydantic import Field
 
 from glassfleet.data.documents import RunParameters
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
+from glassfleet.training import MOST_TIMES
 
 MAX_INPUTS = 256
 """Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
@@ -21,6 +22,9 @@ UNIT = 1 << (2 * GRID_BITS)
 
 BLOCK_ROWS = 1 << 9
 """Rows in one product: 2^(20 + 20 + 9) is exact in float64, and the products of pairs stay in the cache."""
+
+WEIGHTED_BLOCK_ROWS = BLOCK_ROWS * 8 // MOST_TIMES
+"""The same of rows that count up to `MOST_TIMES` times: residuals are at most 2, so 2^(20 + 21 + 6 + 6) is exact."""
 
 SCORE_BITS = 28
 """Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""

@@ -18,7 +18,7 @@ from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, ro
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin
-from glassfleet.schemes.tree.rules import rules_of
+from glassfleet.schemes.tree.rules import rules_of, why_few
 from glassfleet.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -53,6 +53,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     sums = [sums_of(memory, part) for part in (0, 1)]
     root = root_of(memory, question.columns)
     size, kappa, worth = len(tree.splits), question.kappa, WORTHS[0]
+    least = dict(zip(memory["sizes"], memory["errors"], strict=True))
     if memory["held_out"]:
         tried = []
         highest = NEAR * min(memory["errors"])
@@ -65,6 +66,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
             results = _sparse(question, fit, fit.with_pull(kappa, pull), WORTHS)
             for worth, b in zip(WORTHS, results, strict=True):
                 tried.append((_cost(b), held.error(b), splits, kappa, worth))
+            least[splits] = min(one[1] for one in tried if one[2] == splits)
         limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)
         _, _, size, kappa, worth = min(one for one in tried if one[1] <= limit)
     everything = {key: part + sums[1][0][key] for key, part in sums[0][0].items()}
@@ -79,11 +81,8 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
         assert variable is not None
         scale = variable.high - variable.low
         summary["held_out_rmse"] = [float(np.sqrt(e / held_out)) * scale for e in memory["errors"]]
-        # Why so few rules: what a straight line is off by, and the best of more rules.
-        lines, rules = ([error for _, error, splits, *_ in tried if (splits > 0) == more] for more in (False, True))
-        summary["held_out_line"] = float(np.sqrt(min(lines, default=memory["errors"][0]) / held_out)) * scale
-        if rules:
-            summary["held_out_rules"] = float(np.sqrt(min(rules) / held_out)) * scale
+        by_rules = {splits + 1: float(np.sqrt(error / held_out)) * scale for splits, error in least.items()}
+        summary |= {"held_out_line": by_rules[1], "why_few": why_few(question, size + 1, by_rules)}
     return _done(question, memory, fit, coefficients, summary)
 
 

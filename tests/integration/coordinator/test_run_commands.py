@@ -90,6 +90,18 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
 
 
+def test_run_whose_answers_may_be_too_large_says_so_before_it_begins(running: Processes, call) -> None:
+    features = ",".join(f"x{number}" for number in range(40))
+    words = "with 40 inputs an answer may have up to 96 MB where 67 MB can be sent: ask for fewer rules (max_rules)"
+    for run_id, rules, is_said in (("usual", 40, False), ("large", 128, True)):
+        asked = ("--run", run_id, "--features", features, "--target", "y", "--param", f"max_rules={rules}")
+        started = call("run", "start", *asked, "--gather-timeout", "300")
+        page = httpx.get(f"{running.note('api-url')}/runs/{run_id}", trust_env=False).text
+        told = [words in started.stderr, words in call("run", "show", run_id).stdout, words in page]
+        assert told == [is_said] * 3
+        assert call("run", "cancel", run_id).returncode == 0
+
+
 def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes, call) -> None:
     token = running.note("api-token")
     (running.folder / "api-token").unlink()

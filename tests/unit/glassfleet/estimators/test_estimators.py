@@ -180,6 +180,17 @@ def test_saved_estimator_predicts_the_same(learned: tuple[Any, Any, Any], tmp_pa
     assert read_model_file(tmp_path / "model.json")[1].to_document() == learner.model_.to_document()
 
 
+def test_estimator_of_few_rules_says_why_also_when_it_was_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X = np.random.default_rng(0).random((1000, 2))
+    learner = FuzzyTreeRegressor().fit(X, X @ [0.4, 0.2])
+    learner.save(tmp_path / "model.json")
+    for each in (learner, FuzzyTreeRegressor.load(tmp_path / "model.json")):
+        each.show_rules()
+        assert "\nno split said more than a straight line: error " in capsys.readouterr().out
+
+
 def test_classifier_gives_labels_of_the_type_it_got() -> None:
     X, y = rows()
     for labels in (y > 0, np.where(y > 0, 10, 9), np.where(y > 0, 3.0, -9.0), np.where(y > 0, "up", "down")):

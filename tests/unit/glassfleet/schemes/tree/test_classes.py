@@ -217,6 +217,7 @@ def test_one_rule_is_kept_unless_more_are_better_by_a_standard_error() -> None:
     assert max(summary["sizes"]) > 1
     assert min(summary["held_out_brier"]) < summary["held_out_brier"][0]  # lines of indicators speak for more
     assert len(outcome.model.rules()) == 1
+    assert re.fullmatch(r"one rule was .* on held-out rows: Brier score 0\S+, with \d+ rules 0\S+", summary["why_few"])
 
 
 def test_private_run_with_support_is_refused_with_the_way_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
 from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
@@ -291,12 +293,43 @@ def test_both_ways_to_grow_are_tried_and_the_held_out_rows_choose(way, monkeypat
     assert done.summary["dear"] == 0.0
 
 
-def test_straight_line_stays_one_rule_and_says_how_good_more_would_be():
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (0.0, r"no split said more than a straight line: error \S+ on held-out rows"),
+        (0.05, r"a straight line was as good on held-out rows: error 0\.05\d*, with \d+ rules 0\.05\d*"),
+    ],
+)
+def test_straight_line_stays_one_rule_and_says_how_good_more_would_be(noise, words):
     data = rows(2000)
-    line = Dataset(NAMES, "y", data.X, 0.1 + data.X @ np.array([0.4, 0.2, 0.0]) + np.full(2000, 0.0))
-    _, done = played(line)
+    drawn = np.random.default_rng(2).normal(0.0, noise, 2000)
+    _, done = played(Dataset(NAMES, "y", data.X, 0.1 + data.X @ np.array([0.4, 0.2, 0.0]) + drawn))
     assert len(done.model.rules()) == 1
-    assert done.summary["held_out_line"] < 1e-3
+    assert done.summary["held_out_line"] == pytest.approx(noise, abs=3e-3)
+    assert re.fullmatch(words, done.summary["why_few"])
+
+
+@pytest.mark.parametrize(
+    ("most", "rules", "errors", "words"),
+    [
+        (
+            40,
+            1,
+            {1: 1.23, 2: 1.3, 8: 1.24},
+            "a straight line was as good on held-out rows: error 1.23, with 8 rules 1.24",
+        ),
+        (40, 1, {1: 1.5, 8: 1.2}, "a straight line was near enough on held-out rows: error 1.5, with 8 rules 1.2"),
+        (8, 2, {1: 9.0, 2: 1.0, 5: 1.0}, "2 rules were as good on held-out rows: error 1, with 5 rules 1"),
+        (8, 2, {1: 9.0, 2: 1.0}, "no split said more than 2 rules: error 1 on held-out rows"),
+        (7, 2, {1: 9.0, 2: 1.0, 5: 1.0}, ""),
+        (40, 3, {1: 9.0, 3: 1.0, 5: 1.0}, ""),
+        (1, 1, {1: 1.0}, ""),
+        (40, 1, {}, ""),
+    ],
+)
+def test_model_of_few_rules_says_what_more_would_have_brought(most, rules, errors, words):
+    question = Question("scan", EXACT.model_copy(update={"max_rules": most}), DOMAIN)
+    assert why_few(question, rules, errors) == words
 
 
 def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped():
