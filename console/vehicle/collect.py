@@ -171,7 +171,9 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        filling = Filling(window, Rows(live, drive=notes.drive + 1), notes, work, is_planned=live.time is not None)
+        filling = Filling(
+            window, Rows(live, units=asked.units, drive=notes.drive + 1), notes, work, is_planned=live.time is not None
+        )
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):

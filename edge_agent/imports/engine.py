@@ -23,6 +23,7 @@ from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
 from edge_agent.imports.opened import LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import Column, Plan
+from edge_agent.recordings.units import SAME
 from schemas.errors import DataError, StorageError
 
 MEMORY: Final = "160MB"
@@ -144,6 +145,10 @@ class Cells:
         For messages.
     left_out : Counter of str
         Lines, by reason.
+    without : str
+        Condition that leaves rows out.
+    scales : dict of str to (float, float)
+        Name in the file -> factor and offset that make the plan's unit of the file's.
     """
 
     sql: str
@@ -151,6 +156,15 @@ class Cells:
     where: str
     left_out: Counter[str] = field(default_factory=Counter)
     without: str = ""
+    scales: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def value_sql(self, name: str, plan: Plan) -> str:
+        """Return the expression of a column of the plan, in the plan's unit."""
+        column = plan.columns[name]
+        source = column.source or name
+        value = value_sql(self.columns[source], column, plan)
+        factor, offset = self.scales.get(source, SAME)
+        return value if (factor, offset) == SAME else f"({value}) * {factor!r} + {offset!r}"
 
 
 def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
@@ -295,10 +309,9 @@ def unfit(
     for name in names:
         column = plan.columns[name]
         cell = cells.columns[column.source or name]
-        value = value_sql(cell, column, plan)
         rows = engine.rows(
             f"SELECT trim({cell}, ' \t\u00a0\u202f') AS raw, count(*) FROM {cells.sql} "
-            f"WHERE ({value}) IS NULL {extra} {cells.without} "
+            f"WHERE ({cells.value_sql(name, plan)}) IS NULL {extra} {cells.without} "
             "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
             cells.where,
         )

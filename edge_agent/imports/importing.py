@@ -14,6 +14,7 @@ from edge_agent.imports.catalogued import fit_part, with_paths
 from edge_agent.imports.clocks import Sample
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
+    Cells,
     Engine,
     Progress,
     cells_of,
@@ -21,7 +22,6 @@ from edge_agent.imports.engine import (
     name_sql,
     text_sql,
     time_sql,
-    value_sql,
 )
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
@@ -30,6 +30,7 @@ from edge_agent.imports.reading import Reading, without_repeats
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError, UsageError
 from schemas.limits import MAX_FEATURES
@@ -157,6 +158,7 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     text, dialect, given = judged
     report = job.report
     cells = cells_of(text, dialect, given.names)
+    _convert(cells, dialect, report)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
     reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
@@ -169,6 +171,22 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
         fit_part(engine, part.path, report, job.catalogue, text.source)
     report.left_out.update(cells.left_out)
     return part
+
+
+def _convert(cells: Cells, dialect: Dialect, report: Report) -> None:
+    """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
+    told = dict(zip(cells.columns, dialect.units, strict=False))
+    for name, column in report.plan.taken.items():
+        source = column.source or name
+        if column.take != "number" or source not in told:
+            continue
+        try:
+            scale = units.planned(told[source], column.unit, name)
+        except DataError as fault:
+            raise DataError(fault.what, fault.mend, cells.where) from fault
+        if scale != units.SAME:
+            cells.scales[source] = scale
+            report.notes.append(f"{name} converted from {told[source]} to {column.unit}")
 
 
 def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:
@@ -201,7 +219,7 @@ def _dense(reading: Reading, place: Path) -> Part:
     """Make a part whose rows are those of the file."""
     plan, cells = reading.plan, reading.cells
     taken = plan.taken
-    columns = {name: value_sql(cells.columns[column.source or name], column, plan) for name, column in taken.items()}
+    columns = {name: cells.value_sql(name, plan) for name in taken}
     time = ""
     if plan.clock is not None and plan.time is not None:
         time = plan.time.column

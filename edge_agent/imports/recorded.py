@@ -18,7 +18,7 @@ from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
 from edge_agent.imports.rows import Part, aligned, tell_cuts
-from edge_agent.recordings import RECORDINGS, Options, Signal
+from edge_agent.recordings import RECORDINGS, Options, Signal, units
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
 from glassfleet.data.cells import truth_of
@@ -171,7 +171,13 @@ def _as_planned(signal: Signal, name: str, column: Column, report: Report, catal
             missing[mark] += int(gone.sum())
             value = np.where(gone, nothing, value)
     report.count_missing({name: missing})
-    signal = replace(signal, value=value, unit=column.unit or signal.unit)
+    unit = column.unit or signal.unit
+    factor, offset = (1.0, 0.0) if is_text else units.planned(signal.unit, unit, signal.name)
+    if (factor, offset) != units.SAME:
+        report.notes.append(f"{name} converted from {signal.unit} to {unit}")
+        low, high = (None if end is None else end * factor + offset for end in (signal.low, signal.high))
+        signal, value = replace(signal, low=low, high=high), value * factor + offset
+    signal = replace(signal, value=value, unit=unit)
     if column.vss:
         signal = fit(signal, column, name, catalogue)
     if signal.value.dtype == object and column.take == "truth":

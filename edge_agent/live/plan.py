@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from edge_agent.imports.plan import UNDECIDED, Column, Csv, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
 from edge_agent.recordings.signals import Signal
+from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
 from glassfleet.data import presets
 from glassfleet.data.timeplan import TimePlan
@@ -115,8 +117,20 @@ class LivePlan:
             names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
         return tuple(sorted(names, key=lambda name: name == self.target))
 
-    def taken(self, sample: Sample) -> Sample:
-        """Return a sample with its time in seconds, and its values by the plan's names.
+    def units_of(self, told: Mapping[str, str]) -> dict[str, str]:
+        """Return the units of the columns of the rows; `told` are those of the source's signals."""
+        known = {name: column.unit or told.get(column.source or name, "") for name, column in self.columns.items()}
+        known = {**(known or told), **{name: leaf.unit for name, leaf in self.leaves.items() if leaf.unit}}
+        return known if self.time is None else self.time.units_of(known)
+
+    def taken(self, sample: Sample, units: Mapping[str, str] = MappingProxyType({})) -> Sample:
+        """Return a sample with its time in seconds, and its values by the plan's names, in its units.
+
+        Parameters
+        ----------
+        sample : Sample
+        units : mapping of str to str
+            That the source tells of its signals.
 
         Raises
         ------
@@ -137,7 +151,7 @@ class LivePlan:
                 {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
             )
             values = drive | {
-                name: self._fitted(name, self._cell(name, values[source]))
+                name: self._fitted(name, self._cell(name, values[source], units.get(source, "")))
                 for name, source in found.items()
                 if source in values
             }
@@ -163,7 +177,17 @@ class LivePlan:
             raise ValueError(str(fault)) from fault
         return None if _is_blank(fit) else float(fit) if isinstance(fit, bool | int) else fit
 
-    def _cell(self, name: str, value: Any) -> Any:
+    def _cell(self, name: str, value: Any, unit: str) -> Any:
+        cell, column = self._value(name, value), self.columns[name]
+        if column.take != "number" or not isinstance(cell, float):
+            return cell
+        try:
+            factor, offset = planned(unit, column.unit, name)
+        except DataError as fault:
+            raise ValueError(str(fault)) from fault
+        return cell * factor + offset
+
+    def _value(self, name: str, value: Any) -> Any:
         column = self.columns[name]
         if _is_blank(value):
             return None

@@ -51,12 +51,15 @@ class Table:
         float64 and finite, or text (dtype object, elements str) for the columns in `text`.
     text : tuple of str
         Names of the columns that hold text.
+    units : mapping of str to str
+        Of columns, as far as the file tells them.
     """
 
     path: str
     names: tuple[str, ...]
     columns: tuple[NDArray[Any], ...]
     text: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -273,7 +276,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         for name, column in zip(names, columns, strict=True)
     ]
     text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
-    return Table(place.shown, names, tuple(checked), text)
+    return Table(place.shown, names, tuple(checked), text, place.reader.origin(place).units)
 
 
 def _constant_columns(numbers: NDArray[np.float64], names: Sequence[str], features: Sequence[str]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ def read(asked: Asked) -> Iterator[Sample | str]:
     if reader is not None:
         return _paced(asked, _recorded(reader, Path(path), query, asked))
     table = read_table(Path(asked.source), missing=None)  # the model says which cells may be empty
+    asked.units.update(table.units)
     names = [name for name in table.names if name != SPLIT]
     columns = [table.column(name).tolist() for name in names]
     rows = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
@@ -46,6 +47,7 @@ def _recorded(reader: Recording, path: Path, query: str, asked: Asked) -> Iterat
         raise UsageError(f"--source {asked.source}: write {path}?database=FILE, if it is of a bus")
     read = reader(path, Options(databases), Counter())
     signals = [signal for signal in read if not asked.signals or signal.name in asked.signals]
+    asked.units.update({signal.name: signal.unit for signal in signals})
     clean = cleaned_together([signal.time for signal in signals], _NO_GAP)
     whose = np.repeat(np.arange(len(signals)), [each.time.size for each in clean])
     places = np.concatenate([np.arange(each.time.size) for each in clean] or [np.zeros(0, np.int64)])
