@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from edge_agent.imports import times
 from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
-from edge_agent.imports.opened import LONGEST_LINE, Text, lines_between
+from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import Column, Plan
 from edge_agent.recordings.units import SAME
 from schemas.errors import DataError, StorageError
+from schemas.text import counted
 
 MEMORY: Final = "160MB"
 """What the engine may use at once; the process stays below 300 MB with it."""
@@ -261,7 +262,7 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
             stripped = whole.decode("utf-8", "replace").strip()
             reason = _reason(stripped, follows.decode("utf-8", "replace").strip(), head, dialect)
             if not reason and begin + len(whole) >= size and not whole.endswith(b"\n"):
-                reason = "last lines that were cut"
+                reason = CUT
             if reason:
                 cells.left_out[reason] += 1
             elif kind in ("UNQUOTED VALUE", "LINE SIZE OVER MAXIMUM", "INVALID ENCODING"):
@@ -285,7 +286,7 @@ def _reason(line: str, follows: str, head: set[str], dialect: Dialect) -> str:
         return "comments between rows"
     if line in head:
         return "lines above the names, again"
-    return "lines that were cut before a restart" if follows in head else ""
+    return "lines cut before a restart" if follows in head else ""
 
 
 def _head(text: Text, dialect: Dialect) -> set[str]:
@@ -356,7 +357,8 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     name = (column.source or each.column) if plan.long is None else plan.long.value
     index = list(dialect.names).index(name) if name in dialect.names else len(dialect.names)
     cell, _ = next(iter(each.texts.items()))
-    lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
+    places = lines_with(text, dialect, index, cell)
+    lines = f"line{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
     total = sum(each.texts.values())
     kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
         column.take, "no value"
@@ -364,11 +366,11 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     decimal = column.decimal or plan.csv.decimal
     thousands = plan.csv.thousands if column.thousands is None else column.thousands
     by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
-    what = f"column {each.column!r}: {cell[:60]!r} (line {lines}) is {kind}{by if column.take == 'number' else ''}"
+    what = f"column {each.column!r}: {cell[:60]!r} ({lines}) is {kind}{by if column.take == 'number' else ''}"
     if total > 1:
         what += f"; {total} such cells"
     if len(found) > 1:
-        what += f"; and in {len(found) - 1} more columns"
+        what += f"; and in {counted(len(found) - 1, 'more columns')}"
     mark = is_mark(cell)
     mend = (
         f'If it means that there is no value, say so in the plan: missing = ["{cell.lower() if mark else cell}"] '

@@ -212,7 +212,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
     if whole:
         return
     opened.without_last_line(text, place)
-    report.left_out["last lines without a line end, which may be cut"] += 1
+    report.left_out["lines without a line end, perhaps cut"] += 1
 
 
 def _dense(reading: Reading, place: Path) -> Part:

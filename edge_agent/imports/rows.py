@@ -21,6 +21,7 @@ from edge_agent.imports.times import CLOCK
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing
 from schemas.errors import DataError
+from schemas.text import counted
 
 _MIDNIGHT: Final = 43_200.0
 _SINCE_1970: Final = 1e8
@@ -144,12 +145,11 @@ def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
 def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
     """Warn of what the clock did wrong."""
     if cuts:
-        more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
+        more = f", and {counted(len(cuts) - SHOWN, 'times')} more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
     if late:
-        report.warnings.append(
-            f"{late:,} times come after a later one, by at most {BACK // TICKS} s; they count as the later one"
-        )
+        come = "1 time comes" if late == 1 else f"{late:,} times come"
+        report.warnings.append(f"{come} after a later one, by at most {BACK // TICKS} s, and counts as that one")
 
 
 def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
@@ -233,7 +233,8 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path)
             of_row[known], fixed[known] = clean.drive, clean.time
             repeats = int((~clean.is_new).sum())
             if repeats:
-                report.warnings.append(f"{repeats:,} rows have the time of the row before")
+                rows = "1 row has" if repeats == 1 else f"{repeats:,} rows have"
+                report.warnings.append(f"{rows} the time of the row before")
         if newest is not None and at.size and not 0 < at[known][0] - newest <= time.gap:
             drive += 1
         of_row = of_row + drive

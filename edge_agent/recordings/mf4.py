@@ -84,7 +84,7 @@ def _opened(path: Path, folder: Path, left_out: Counter[str]) -> Any:
             if not _shortened(file, path.stat().st_size):
                 raise
     mdf = MDF(copy, **options)
-    left_out["ends of files that were cut"] += 1
+    left_out["ends cut off"] += 1
     return mdf
 
 
@@ -194,7 +194,7 @@ def _signal(
 ) -> Iterator[Signal]:
     values = np.asarray(sample.samples)
     if values.ndim != 1 or values.dtype.kind not in "biufSUO" or len(values) != len(time):
-        left_out["channels that are arrays, bytes or structures"] += 1
+        left_out["channels of arrays, bytes or structures"] += 1
         return
     missing: Counter[str] = Counter()
     if values.dtype.kind in "SUO":

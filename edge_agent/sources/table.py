@@ -216,7 +216,12 @@ def _read_source(
         notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
-        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+        tell = (
+            "tells when: no input, unless a run names it"
+            if len(when) == 1
+            else "tell when: no inputs, unless a run names them"
+        )
+        notes += (f"{' and '.join(map(repr, when))} {tell}",)
     far = {name: value for name, value in _far(raw, train) if name not in texts}
     odd = tuple(
         f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
