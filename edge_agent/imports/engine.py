@@ -24,7 +24,7 @@ from edge_agent.imports.marks import NO_WORDS, is_mark
 from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import Column, Plan
 from edge_agent.recordings.units import SAME
-from schemas.errors import DataError, StorageError
+from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
 
 MEMORY: Final = "160MB"
@@ -102,7 +102,7 @@ class Engine:
             return fault
         text = " ".join(str(fault).split())
         if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
-            return StorageError(f"{where}: {text}. Free some space")
+            return StorageError(f"No space left on device. {FREE}")
         if "Out of Memory" in text or "memory limit" in text:
             return DataError(
                 "it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where

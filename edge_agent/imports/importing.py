@@ -32,7 +32,7 @@ from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
 from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
-from schemas.errors import DataError, UsageError
+from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_FEATURES
 
 
@@ -80,7 +80,10 @@ def import_files(job: Job) -> Report:
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
-    with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
+    with (
+        os_faults_as(StorageError, "the table cannot be written", f". {FREE}"),
+        tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch,
+    ):
         given = []
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from edge_agent.imports.opened import ARROW, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
-from schemas.errors import DataError, os_faults_as
+from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
 _JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
 _LARGEST_ARRAY: Final = 1 << 26
@@ -64,6 +64,8 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
                 out.write_table(_plain(pa.Table.from_batches([batch]).select(kept)))
     except (pa.ArrowException, OSError, KeyError) as fault:
         reason = str(fault).partition("\n")[0][:200]
+        if "No space left" in reason:
+            raise StorageError(f"No space left on device. {FREE}") from fault
         raise DataError(
             f"not a readable table of Parquet or Arrow ({reason})", "Write or copy it again", str(source)
         ) from fault

@@ -160,6 +160,6 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
         if is_sentinel(value, next_value, other, count, report.rows):
             report.warnings.append(
                 f"{holds.name}: {value:g} is in {counted(count, 'rows')}, far from all other values "
-                f'(up to {next_value:g}): it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
-                f"columns.{holds.name}"
+                f'(up to {next_value:g}): it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in '
+                f"the line of columns.{holds.name}"
             )

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from edge_agent.imports import times
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import UNDECIDED, Column, Csv, read_plan
+from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
 from edge_agent.recordings.signals import Signal
@@ -38,6 +39,10 @@ class LivePlan:
         What texts mean, where a column does not say it.
     clock : str
         The field with a sample's time; empty: samples do not tell it so.
+    of_day : str
+        The field with the time of day, where `clock` has the date alone.
+    form : str
+        How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
     scale : float
         How many seconds 1 is there.
     clock_cells : Column
@@ -54,6 +59,8 @@ class LivePlan:
     columns: Mapping[str, Column] = field(default_factory=dict)
     csv: Csv = field(default_factory=Csv)
     clock: str = ""
+    of_day: str = ""
+    form: str = "number"
     scale: float = 1.0
     clock_cells: Column = field(default_factory=Column)
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
@@ -84,10 +91,10 @@ class LivePlan:
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
-        clock, scale, clock_cells = ("" if time is None else time.column), 1.0, Column()
-        if plan.clock is not None:
-            clock, scale = plan.clock.source, plan.clock.scale
-            clock_cells = Column(cut=plan.clock.cut, decimal=plan.clock.decimal)
+        told = plan.clock or Clock(source="time")
+        if told.form == times.CLOCK:
+            what = f"--plan {name}: its clock tells no date (form = {told.form!r}), and samples need one"
+            raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
         columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
         if absent:
@@ -100,7 +107,19 @@ class LivePlan:
         if time is None and not columns:
             raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
         column = "" if plan.time is None or plan.clock is None else plan.time.column
-        return cls(time, columns, plan.csv, clock, scale, clock_cells, leaves, column, plan.target)
+        return cls(
+            time,
+            columns,
+            plan.csv,
+            clock=told.source if plan.clock is not None else "" if time is None else time.column,
+            of_day=told.of_day,
+            form=told.form,
+            scale=told.scale,
+            clock_cells=Column(cut=told.cut, decimal=told.decimal),
+            leaves=leaves,
+            column=column,
+            target=plan.target,
+        )
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -141,7 +160,7 @@ class LivePlan:
         if time is None and self.clock:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
-            time = self._seconds(values[self.clock])
+            time = self._seconds(values)
         if self.time is not None and sample.is_whole:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
@@ -159,7 +178,15 @@ class LivePlan:
                 values = {self.column: time, **values}
         return replace(sample, time=time, values=values)
 
-    def _seconds(self, at: Any) -> float:
+    def _seconds(self, values: Mapping[str, Any]) -> float:
+        at = values[self.clock]
+        if self.form != "number":
+            try:
+                of_day = times.seconds(str(values[self.of_day]), times.CLOCK) if self.of_day else 0.0
+                return times.seconds(str(at), self.form) + of_day
+            except (KeyError, ValueError) as fault:
+                words = f"{str(at)[:40]!r} is no time as the plan says (form = {self.form!r}, under [clock])"
+                raise ValueError(words) from fault
         number = _number(at.strip(), self.clock_cells, self.csv) if isinstance(at, str) else at
         if self.scale != 1 and isinstance(number, int | float):
             return number * self.scale

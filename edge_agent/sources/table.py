@@ -35,6 +35,7 @@ from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
+from schemas.messages import HeldBack
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ class Source:
         Plan and units of the file, as far as it tells them.
     far : tuple of str
         Columns in which one value, which is there more than once, lies far from all the others.
+    held_back : str
+        How the rows of `test` were chosen, see `schemas.messages.AgentState`.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -113,6 +116,7 @@ class Source:
     notes: tuple[str, ...] = ()
     origin: Origin = field(default_factory=Origin)
     far: tuple[str, ...] = ()
+    held_back: HeldBack = ""
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -211,8 +215,9 @@ def _read_source(
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
     notes: tuple[str, ...] = ()
+    how: HeldBack = "split" if test.any() else ""
     if hold_back and SPLIT not in raw.names:
-        train, test, words = held_back(len(train), _drives(raw, texts))
+        train, test, how, words = held_back(len(train), _drives(raw, texts))
         notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
@@ -236,7 +241,7 @@ def _read_source(
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far), how)
 
 
 def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
