@@ -18,7 +18,7 @@ from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
 from edge_agent.imports.rows import Part, aligned, tell_cuts
-from edge_agent.recordings import RECORDINGS, Options, Signal, units
+from edge_agent.recordings import RECORDINGS, Signal, units
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
 from glassfleet.data.cells import truth_of
@@ -48,7 +48,7 @@ def is_recording(source: Path) -> bool:
 def read(source: Path, databases: Sequence[Path]) -> Recorded:
     """Read a recording; raises DataError, and UsageError where a database is needed."""
     left_out: Counter[str] = Counter()
-    signals = RECORDINGS[source.suffix.lower()](source, Options(tuple(databases)), left_out)
+    signals = RECORDINGS[source.suffix.lower()](source, databases, left_out)
     return Recorded(str(source), {signal.name: signal for signal in signals}, left_out)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.imports import times
+from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, read_plan
+from edge_agent.imports.plan import Clock, Column, Csv, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
 from edge_agent.recordings.signals import Signal
@@ -250,16 +250,12 @@ def _is_blank(value: Any) -> bool:
 
 def _number(text: str, column: Column, csv: Csv) -> float | None:
     decimal = column.decimal or csv.decimal
-    assert decimal != UNDECIDED
     thousands = csv.thousands if column.thousands is None else column.thousands
-    text = text.replace("\u2212", "-")
     if column.cut:
         text = text.removesuffix(column.cut) if text.endswith(column.cut) else text.removeprefix(column.cut)
         text = text.strip(" \u00a0\u202f")
-    between = rf"|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+" if thousands and thousands != decimal else ""
-    if not re.fullmatch(rf"[+-]?(?=.*\d)(\d+{between})?({re.escape(decimal)}\d*)?([eE][+-]?\d+)?", text, re.ASCII):
+    try:
+        number = numbers.Reading(decimal, "" if thousands == decimal else thousands).value(text)
+    except ValueError:
         return None
-    if between:
-        text = text.replace(thousands, "")
-    number = float(text.replace(decimal, "."))
     return number if math.isfinite(number) else None

@@ -20,21 +20,21 @@ from edge_agent.recordings import values
 from edge_agent.recordings.bits import extract, is_usual, span
 from edge_agent.recordings.databases import Databases
 from edge_agent.recordings.frames import Frames
-from edge_agent.recordings.signals import Options, Signal
+from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError, UsageError
 
 
-def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read(path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
     """Yield the signals of a log of a bus: the reader of ASC, BLF, candump and TRC (a `Recording`)."""
-    databases = databases_for(path, options)
-    yield from decode(path, logs.read(path, left_out), databases, left_out)
+    known = databases_for(path, databases)
+    yield from decode(path, logs.read(path, left_out), known, left_out)
 
 
-def databases_for(path: Path, options: Options) -> Databases:
+def databases_for(path: Path, databases: Sequence[Path]) -> Databases:
     """Return the databases of frames; raises UsageError when there are none."""
-    if not options.databases:
+    if not databases:
         raise UsageError(f"{path}: frames of a bus; say with --database what they mean (a .dbc, .arxml, .kcd or .sym)")
-    return Databases(options.databases)
+    return Databases(databases)
 
 
 def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: Counter[str]) -> Iterator[Signal]:

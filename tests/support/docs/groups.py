@@ -60,7 +60,7 @@ SAYS = {
     ],
     "docs/howto/reproduce-the-papers.md:papers": ["weather_izmir", "mortgage"],
     "docs/howto/reproduce-the-papers.md:table": ["frt-accuracy"],
-    "README.md:apart": ["rule ", "displayed_in_3s_share"],
+    "README.md:apart": ["rule ", "THEN fuel = "],
     "README.md:estimators": ["FuzzyTreeRegressor: R2 0.48", "IF bp is below"],
     "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.10659"],
     "docs/howto/secure-fleet.md:secure": [

@@ -120,13 +120,6 @@ def test_short_frames_among_others_are_counted(tmp_path, dbc, read):
     assert left_out == {"values beyond the end of a frame": 3}
 
 
-def test_raster_keeps_the_last_sample_of_each_step(tmp_path, dbc, read):
-    frames = [engine(speed, time=1000 + time) for speed, time in ((1, 0.0), (2, 0.4), (300, 0.45), (3, 1.2))]
-    signals, _ = read(write_log(tmp_path / "d.log", frames), dbc, raster=0.5)
-    assert signals["Speed"].value.tolist() == [2.0, 3.0]
-    assert signals["Speed"].time.tolist() == [1000.4, 1001.2]
-
-
 def test_text_logs_tell_their_begin_in_utc_and_restart_behind_faults(tmp_path, dbc, read):
     asc = tmp_path / "drive.asc"
     asc.write_bytes(
