@@ -85,7 +85,7 @@ class Work:
         if self._unit == "bytes":
             done, of = f"{self._done / 1e6:.1f} MB", "" if self._total is None else f" of {self._total / 1e6:.1f} MB"
         elif self._unit == "percent":
-            done, of = f"{done} %", ""
+            of = " %"
         else:
             of = "" if self._total is None else f" of {self._total:.0f}"
         parts = [f"{done}{of}"] if self._done or of else []

@@ -339,7 +339,7 @@ class Filling:
         return rows
 
     def _append(self, rows: list[dict[str, Any]]) -> None:
-        for fault in self._window.append(rows, **self._notes.about()):
+        for fault in self._window.append(rows, units=json.dumps(self._rows.units), **self._notes.about()):
             self.taken -= 1
             self._refuse(fault)
 

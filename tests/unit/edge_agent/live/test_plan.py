@@ -14,6 +14,7 @@ from edge_agent.live.port import Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_table
+from edge_agent.sources.readers import locate
 from edge_agent.sources.window import WindowStore
 from glassfleet.data.cells import MISSING, is_empty
 from schemas.errors import DataError, UsageError
@@ -31,7 +32,7 @@ cut = "ms"
 
 [columns]
 speed = { take = "number", from = "Speed" }
-load = { take = "number", cut = "%" }
+load = { take = "number", cut = "%", unit = "%" }
 code = { take = "hex" }
 open = { take = "truth", true = ["yes"], false = ["no"] }
 gear = { take = "text", missing = ["SNA"] }
@@ -111,6 +112,9 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
         == 0
     )
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
+    place = locate(tmp_path / "b.window")
+    told = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
+    assert told == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
 
 
 CATALOGUE = {
