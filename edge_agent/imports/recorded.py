@@ -136,7 +136,7 @@ def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, cat
             report.warnings.append(f"{recorded.source}: no signal {own!r}; {name} has no value in its rows")
             continue
         if first:
-            report.columns.append(Holds(name, [str(value) for value in signal.value[:3].tolist()]))
+            report.columns.append(Holds(name, [_shown(value) for value in signal.value[:3].tolist()]))
         try:
             taken[name] = _as_planned(signal, name, column, report, catalogue)
         except DataError as fault:
@@ -184,6 +184,10 @@ def _as_planned(signal: Signal, name: str, column: Column, report: Report, catal
         signal = replace(signal, value=_as_truth(signal, column))
     report.units[name] = signal.unit
     return signal
+
+
+def _shown(value: float | str | None) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else value or ""
 
 
 def _equal(value: Any, mark: str, *, is_text: bool) -> Any:
