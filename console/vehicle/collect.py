@@ -22,6 +22,7 @@ from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.settings import retired_option
 from schemas.errors import DataError, UsageError
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from edge_agent.live.port import Asked, Sample
@@ -192,8 +193,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
         print_json({**counts, "rows": rows, "store": str(store)})
     else:
         already = f"{known} known already, " if known else ""
-        summary = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
-        click.echo(f"{summary}; {rows} rows in {store}", err=True)
+        summary = f"{counted(taken, 'samples taken')}, {refused} refused, {already}{samples.lost} lost"
+        click.echo(f"{summary}; {counted(rows, 'rows')} in {store}", err=True)
     if fault is not None:
         raise fault
 
