@@ -304,7 +304,7 @@ def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark:
     lines = ", ".join(str(number) for number, _ in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
     have = f"line {lines} has" if len(wrong) == 1 else f"lines {lines} have"
     widths = " or ".join(str(each) for each in sorted({cells for _, cells in wrong})[:5])
-    what = f"the header (line {header}) has {names} names, but {have} {widths} cells"
+    what = f"the header (line {header}) has {names} names, but {have} {widths} cell{'s' * (widths != '1')}"
     mend = "Look for a separator inside a cell (put such a cell in quotes), and for a row that was cut"
     if mark == "," and all(cells > names for _, cells in wrong):
         mend = (

@@ -255,7 +255,7 @@ def _gunzipped(chunks: Iterator[bytes], text: Text) -> Iterator[bytes]:
         raise DataError(f"the gzip file is damaged ({fault})", "Copy it again", text.source) from fault
     if not unpack.eof:
         yield unpack.flush()
-        text.left_out["compressed files cut at their end"] = 1
+        text.left_out["compressed files cut short"] = 1
 
 
 @contextmanager
