@@ -50,9 +50,9 @@ class Offer:
 
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
-        told: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
+        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
         more = {
-            name: value for name, value in (told | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
+            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
         }
         return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
 

@@ -90,8 +90,9 @@ class Engine:
                 if self._progress is not None and thread.is_alive():
                     self._progress(max(0.0, self.db.query_progress()))
         except BaseException:
-            self.db.interrupt()
-            thread.join(5)
+            while thread.is_alive():  # a process that ends while the engine works in a thread is aborted
+                self.db.interrupt()
+                thread.join(POLL)
             raise
         if fault:
             raise self._explained(fault[0], where)

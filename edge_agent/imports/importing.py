@@ -178,18 +178,19 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
 
 def _convert(cells: Cells, dialect: Dialect, report: Report) -> None:
     """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
-    told = dict(zip(cells.columns, dialect.units, strict=False))
-    for name, column in report.plan.taken.items():
+    stated = dict(zip(cells.columns, dialect.units, strict=False))
+    plan = report.plan
+    for name, column in plan.taken.items():
         source = column.source or name
-        if column.take != "number" or source not in told:
+        if column.take != "number" or source not in stated:
             continue
         try:
-            scale = units.planned(told[source], column.unit, name)
+            scale = units.planned(stated[source], column.unit, name)
         except DataError as fault:
             raise DataError(fault.what, fault.mend, cells.where) from fault
         if scale != units.SAME:
             cells.scales[source] = scale
-            report.notes.append(f"{name} converted from {told[source]} to {column.unit}")
+            report.notes.append(f"{name} converted from {stated[source]} to {column.unit}")
 
 
 def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:

@@ -91,9 +91,9 @@ class LivePlan:
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
-        told = plan.clock or Clock(source="time")
-        if told.form == times.CLOCK:
-            what = f"--plan {name}: its clock tells no date (form = {told.form!r}), and samples need one"
+        stated = plan.clock or Clock(source="time")
+        if stated.form == times.CLOCK:
+            what = f"--plan {name}: its clock tells no date (form = {stated.form!r}), and samples need one"
             raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
         columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
@@ -111,11 +111,11 @@ class LivePlan:
             time,
             columns,
             plan.csv,
-            clock=told.source if plan.clock is not None else "" if time is None else time.column,
-            of_day=told.of_day,
-            form=told.form,
-            scale=told.scale,
-            clock_cells=Column(cut=told.cut, decimal=told.decimal),
+            clock=stated.source if plan.clock is not None else "" if time is None else time.column,
+            of_day=stated.of_day,
+            form=stated.form,
+            scale=stated.scale,
+            clock_cells=Column(cut=stated.cut, decimal=stated.decimal),
             leaves=leaves,
             column=column,
             target=plan.target,
@@ -136,10 +136,10 @@ class LivePlan:
             names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
         return tuple(sorted(names, key=lambda name: name == self.target))
 
-    def units_of(self, told: Mapping[str, str]) -> dict[str, str]:
-        """Return the units of the columns of the rows; `told` are those of the source's signals."""
-        known = {name: column.unit or told.get(column.source or name, "") for name, column in self.columns.items()}
-        known = {**(known or told), **{name: leaf.unit for name, leaf in self.leaves.items() if leaf.unit}}
+    def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
+        """Return the units of the columns of the rows; `signals` are those of the source's signals."""
+        known = {name: column.unit or signals.get(column.source or name, "") for name, column in self.columns.items()}
+        known = {**(known or signals), **{name: leaf.unit for name, leaf in self.leaves.items() if leaf.unit}}
         return known if self.time is None else self.time.units_of(known)
 
     def taken(self, sample: Sample, units: Mapping[str, str] = MappingProxyType({})) -> Sample:

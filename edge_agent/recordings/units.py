@@ -126,7 +126,7 @@ def conversion(given: str, wanted: str) -> tuple[float, float]:
     return float(source.factor / target.factor), float((source.offset - target.offset) / target.factor)
 
 
-def planned(told: str, plan: str, name: str) -> tuple[float, float]:
+def planned(given: str, plan: str, name: str) -> tuple[float, float]:
     """Return what turns a column's numbers, in the unit that its source tells, into those of the plan's unit.
 
     A unit that nobody knows is taken for the plan's: it may be another spelling.
@@ -136,13 +136,13 @@ def planned(told: str, plan: str, name: str) -> tuple[float, float]:
     DataError
         They do not measure the same.
     """
-    if find(told) is None or find(plan) is None:
+    if find(given) is None or find(plan) is None:
         return SAME
     try:
-        return conversion(told, plan)
+        return conversion(given, plan)
     except DataError as fault:
         mend = "Correct the unit in the plan, or where the source has it from"
-        raise DataError(f"{name!r} is in {told} here, and the plan says {plan}: {fault.what}", mend) from fault
+        raise DataError(f"{name!r} is in {given} here, and the plan says {plan}: {fault.what}", mend) from fault
 
 
 def unlike(domain: Domain, units: Mapping[str, str]) -> str:

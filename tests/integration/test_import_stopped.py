@@ -8,13 +8,14 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+
+from tests.support.processes import Processes, eventually
 
 IMPORT = [sys.executable, "-m", "console.main", "data", "import"]
 ROWS = 40_000
@@ -81,16 +82,16 @@ def test_import_on_a_full_disk_says_so_and_leaves_the_former_table(kind: str, sm
     assert out.read_bytes() == b"the former one"
 
 
-def test_import_that_is_interrupted_leaves_the_former_table(tmp_path: Path) -> None:
-    (tmp_path / "plain.csv").write_bytes(text("utf-8", times=25))
-    out = tmp_path / "table.parquet"
+def test_import_that_is_interrupted_leaves_the_former_table(tmp_path: Path, processes: Processes) -> None:
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    (folder / "plain.csv").write_bytes(text("utf-8", times=25))
+    out = folder / "table.parquet"
     out.write_bytes(b"the former one")
-    process = subprocess.Popen([*IMPORT, tmp_path / "plain.csv", "--out", out, "--quiet"], stderr=subprocess.PIPE)
-    while process.poll() is None and not list(tmp_path.glob(".glassfleet-import-*/0/part.parquet")):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, words = process.communicate()
-    assert process.returncode == 130, words
-    assert b"Traceback" not in words
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.csv", "table.parquet"]
+    process = processes.start("data", "import", str(folder / "plain.csv"), "--out", str(out), "--quiet")
+    eventually(lambda: list(folder.glob(".glassfleet-import-*/0/part.parquet")))
+    process.signal(signal.SIGINT)
+    assert process.reap(120) == 130, process.logged()
+    assert "Traceback" not in process.logged()
+    assert sorted(path.name for path in folder.iterdir()) == ["plain.csv", "table.parquet"]
     assert out.read_bytes() == b"the former one"

@@ -113,8 +113,8 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     )
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
     place = locate(tmp_path / "b.window")
-    told = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
-    assert told == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
+    units = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
+    assert units == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
 
 
 CATALOGUE = {
