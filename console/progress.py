@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-Unit = Literal["steps", "bytes"]
+Unit = Literal["steps", "bytes", "percent"]
 
 SILENCE = 10.0
 """Seconds without a line after which plain lines say how far it is."""
@@ -33,7 +33,7 @@ class Work:
         What is done, in a few words.
     total : float or None
         How many steps it has; None: nobody knows.
-    unit : "steps" or "bytes"
+    unit : "steps", "bytes" or "percent"
     silence : float
         Seconds without a line after which one says how far it is.
     clock : callable
@@ -84,6 +84,8 @@ class Work:
         done = f"{self._done:.0f}"
         if self._unit == "bytes":
             done, of = f"{self._done / 1e6:.1f} MB", "" if self._total is None else f" of {self._total / 1e6:.1f} MB"
+        elif self._unit == "percent":
+            of = " %"
         else:
             of = "" if self._total is None else f" of {self._total:.0f}"
         parts = [f"{done}{of}"] if self._done or of else []
@@ -123,7 +125,7 @@ def progress(
     total : float or None
         How many steps, or bytes, it has; None: not known (yet), the time that it took is shown in place of what is
         left.
-    unit : "steps" or "bytes"
+    unit : "steps", "bytes" or "percent"
     silence : float
         Seconds without a line after which one says how far it is, where there is no bar; ``inf`` for a service.
 
@@ -160,6 +162,7 @@ def _columns(total: float | None, unit: Unit) -> list[ProgressColumn]:
         BarColumn,
         DownloadColumn,
         MofNCompleteColumn,
+        TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -168,6 +171,8 @@ def _columns(total: float | None, unit: Unit) -> list[ProgressColumn]:
     text = TextColumn("{task.description}{task.fields[doing]}", markup=False)
     if unit == "bytes":
         return [text, BarColumn(), DownloadColumn(), TimeRemainingColumn()]
+    if unit == "percent":
+        return [text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
     if total is None:
         return [text, BarColumn(bar_width=12), TimeElapsedColumn()]
     return [text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]

@@ -197,6 +197,7 @@ class Agent:
             evaluator=Evaluator(
                 source.train,
                 source.test,
+                units=source.origin.units,
                 budget=config.budget,
                 directory=directory / "scoring",
             )

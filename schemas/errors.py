@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+FREE: Final = "Free some space, or name another folder"
+"""The way out where a disk is full."""
 
 
 class GlassfleetError(Exception):
@@ -103,8 +108,13 @@ def one_line(raised: BaseException, most: int = 300) -> str:
 
 @contextmanager
 def os_faults_as(kind: type[GlassfleetError], what: str, way_out: str = "") -> Iterator[None]:
-    """Raise `kind` for an OSError: what could not be done, the system's reason, and the `way_out` behind it."""
+    """Raise `kind` for an OSError: what could not be done, the system's reason, and the `way_out` behind it.
+
+    A full disk is no fault of data: that is a StorageError.
+    """
     try:
         yield
     except OSError as fault:
+        if kind is DataError and fault.errno == errno.ENOSPC:
+            raise StorageError(f"{fault.strerror}. {FREE}") from fault
         raise kind(f"{what}: {fault.strerror or type(fault).__name__}{way_out}") from fault

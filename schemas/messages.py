@@ -20,6 +20,7 @@ Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
 Text = Annotated[str, Field(max_length=500)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
+HeldBack = Literal["", "drives", "rows", "split"]
 Kind = Annotated[str, Field(max_length=60, pattern=r"^(words|numbers( in [^\x00-\x1f\x7f]{1,40})?)$")]
 """What a column holds."""
 
@@ -85,6 +86,9 @@ class AgentState(Body):
         Columns in which one value, which is there more than once, lies far from all the others: it may mean no value.
     plan : str
         SHA-256 of the plan that the rows were made by; empty: by none.
+    held_back : str
+        Which rows score models and do not train: the newest ``drives``, the newest ``rows``, those that a column
+        ``split`` names; empty: none.
     forecasts : LogHead or None
         The newest head of the log of forecasts beside it; None: there is none, or it goes.
     """
@@ -99,6 +103,7 @@ class AgentState(Body):
     kinds: list[Kind] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda kinds: not kinds)
     far: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda names: not names)
     plan: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude_if=lambda plan: not plan)
+    held_back: HeldBack = Field(default="", exclude_if=lambda how: not how)
     forecasts: LogHead | None = Field(default=None, exclude_if=lambda head: head is None)
 
     @model_validator(mode="after")

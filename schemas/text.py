@@ -39,12 +39,12 @@ def without_password(url: str) -> str:
 
 
 def counted(number: float, many: str) -> str:
-    """Return a number with the name of what was counted, which is given in the plural.
+    """Return a number with the name of what was counted, which is given in the plural: the first word that ends in s.
 
-    >>> counted(1, "leaves"), counted(12000, "rows")
-    ('1 leaf', '12,000 rows')
+    >>> counted(1, "leaves"), counted(12000, "rows"), counted(1, "lines of names between rows")
+    ('1 leaf', '12,000 rows', '1 line of names between rows')
     """
-    one = {"leaves": "leaf"}.get(many, many.removesuffix("s"))
+    one = {"leaves": "leaf"}.get(many, re.sub(r"s\b", "", many, count=1))
     return f"{number:,} {one if number == 1 else many}"
 
 

@@ -15,10 +15,13 @@ from console.model.named import ModelOptions, load, model_options, rows_option, 
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
 from schemas.errors import UsageError, VerificationError
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
+
+_HELD_BACK = {"drives": "the newest drives", "rows": "the newest rows", "split": "the column split"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +202,12 @@ def _show_training(record: ModelRecord, learned: Model) -> None:
     training = record.training
     click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
     click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
+    held = record.parameters.get("held_back", {})
+    if held:
+        ways = (
+            f"{_HELD_BACK[how]} at {counted(count, 'vehicles')}" for how, count in held.items() if how in _HELD_BACK
+        )
+        click.echo(f"  held back to score models: {', '.join(ways)}")
     for line in _private(record, learned):
         click.echo("\n".join(wrapped(line, "  ")))
     for agent, reason in sorted(training.dropped.items()):

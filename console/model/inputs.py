@@ -31,9 +31,13 @@ def inputs_of(source: str, learned: Model) -> NDArray[np.float64]:
 
 
 def _table(source: str, learned: Model) -> Table:
+    from edge_agent.recordings.units import unlike
     from edge_agent.sources import read_table
 
-    return read_table(source, missing=[each.name for each in learned.domain.features if each.may_be_empty])
+    table = read_table(source, missing=[each.name for each in learned.domain.features if each.may_be_empty])
+    if other := unlike(learned.domain, table.units):
+        raise DataError(f"{table.path}: {other}")
+    return table
 
 
 def _inputs(table: Table, learned: Model) -> NDArray[np.float64]:

@@ -207,6 +207,18 @@ def private_lines(status: dict[str, Any]) -> list[str]:
     return [printable(f"  {line}") for line in lines if line]
 
 
+def not_asked_lines(status: dict[str, Any]) -> list[str]:
+    """Return which vehicles that were up the run did not ask, and why."""
+    why: dict[str, list[str]] = {}
+    for agent, each in (status.get("agents") or {}).items():
+        if each.get("status") == "idle" and each.get("reason"):
+            why.setdefault(str(each["reason"]), []).append(agent)
+    return [
+        printable(f"  not asked, as it {reason}: {', '.join(agents[:5])}{' ...' if len(agents) > 5 else ''}")
+        for reason, agents in sorted(why.items())
+    ]
+
+
 def _now(status: dict[str, Any]) -> str:
     """Say what a run that goes on is doing."""
     current = status.get("open")

@@ -16,6 +16,7 @@ from console.run.follow import (
     follow_run,
     line_of_round,
     line_of_run,
+    not_asked_lines,
     posted,
     private_lines,
 )
@@ -238,7 +239,7 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
         f"  bytes: each vehicle got {to_each:,} in requests and sent {from_each:,} in answers; receipts, seals and the "
         "model are not counted"
     )
-    for line in private_lines(status):
+    for line in (*private_lines(status), *not_asked_lines(status)):
         click.echo(line)
     _tell_why_few(status)
     _tell_notes(status)
@@ -263,7 +264,7 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
     status = follow_run(api, run_id, as_json=as_json, patience=patience)
     if not as_json:
         _tell_notes(status)
-        for line in private_lines(status):
+        for line in (*private_lines(status), *not_asked_lines(status)):
             click.echo(line)
         _tell_why_few(status)
         click.echo(line_of_run(status))

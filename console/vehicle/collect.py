@@ -22,6 +22,7 @@ from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.settings import retired_option
 from schemas.errors import DataError, UsageError
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from edge_agent.live.port import Asked, Sample
@@ -171,7 +172,9 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        filling = Filling(window, Rows(live, drive=notes.drive + 1), notes, work, is_planned=live.time is not None)
+        filling = Filling(
+            window, Rows(live, units=asked.units, drive=notes.drive + 1), notes, work, is_planned=live.time is not None
+        )
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):
@@ -190,8 +193,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
         print_json({**counts, "rows": rows, "store": str(store)})
     else:
         already = f"{known} known already, " if known else ""
-        summary = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
-        click.echo(f"{summary}; {rows} rows in {store}", err=True)
+        summary = f"{counted(taken, 'samples taken')}, {refused} refused, {already}{samples.lost} lost"
+        click.echo(f"{summary}; {counted(rows, 'rows')} in {store}", err=True)
     if fault is not None:
         raise fault
 
@@ -337,7 +340,7 @@ class Filling:
         return rows
 
     def _append(self, rows: list[dict[str, Any]]) -> None:
-        for fault in self._window.append(rows, **self._notes.about()):
+        for fault in self._window.append(rows, units=json.dumps(self._rows.units), **self._notes.about()):
             self.taken -= 1
             self._refuse(fault)
 

@@ -96,10 +96,10 @@ def import_(given: _Options) -> None:
     if plan is not None and given.target is not None and given.target != plan.target:
         raise UsageError(f"--target {given.target}: the plan says {plan.target!r}. Change it there")
     catalogue = Catalogue(given.catalogues) if given.catalogues else None
-    with progress("import", 100, silence=_FIRST) as work, tempfile.TemporaryDirectory() as folder:
+    with progress("import", 100, "percent", silence=_FIRST) as work, tempfile.TemporaryDirectory() as folder:
         sources = [_as_file(source, Path(folder)) for source in given.sources]
         job = Job(sources, given.out, plan, given.target or "", given.databases, catalogue)
-        job.progress = lambda percent: work.at(percent, doing="%")
+        job.progress = work.at
         try:
             report = import_files(job)
         except UndecidedError as fault:
@@ -181,7 +181,7 @@ def _short(value: Any) -> str:
 
 def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
-    lines = [f"left out: {count:,} {reason}" for reason, count in report.left_out.items() if count]
+    lines = [f"left out: {counted(count, reason)}" for reason, count in report.left_out.items() if count]
     for name, marks in report.missing.items():
         counts = ", ".join(
             f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
@@ -189,4 +189,4 @@ def _counts(report: Report) -> list[str]:
         if counts:
             lines.append(f"no value: {printable(name)}: {counts}")
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]
-    return [*lines, f"{counted(report.rows, 'rows')}, {counted(sum(report.left_out.values()), 'lines')} left out"]
+    return [*lines, f"{counted(report.rows, 'rows')}, {sum(report.left_out.values()):,} left out"]

@@ -40,6 +40,7 @@ class Offer:
     kinds: tuple[str, ...] = ()
     far: tuple[str, ...] = ()
     plan: str = ""
+    held_back: str = ""
 
     @property
     def kind_of(self) -> dict[str, str]:
@@ -49,8 +50,10 @@ class Offer:
 
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
-        offered: dict[str, Value] = {"kinds": list(self.kinds), "far": list(self.far), "plan": self.plan}
-        more = {name: value for name, value in offered.items() if value}
+        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
+        more = {
+            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
+        }
         return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
 
     @classmethod
@@ -63,6 +66,7 @@ class Offer:
             tuple(value.get("kinds", ())),
             tuple(value.get("far", ())),
             value.get("plan", ""),
+            value.get("held_back", ""),
         )
 
 

@@ -387,5 +387,5 @@ def _words(incarnation: str, software: str) -> int:
 
 def offer_of(body: AgentState) -> Offer:
     """Return what a birth certificate offers."""
-    more = tuple(body.kinds), tuple(body.far), body.plan
+    more = tuple(body.kinds), tuple(body.far), body.plan, body.held_back
     return Offer(frozenset(body.schemes), tuple(body.features), body.target, *more)

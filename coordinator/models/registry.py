@@ -5,6 +5,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -216,6 +217,7 @@ class Registry:
                 **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
+                **({"held_back": how} if (how := _held_back(state, effect.cohort)) else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
                 **recorded(state.summary, state.errors),
             },
@@ -272,6 +274,12 @@ def _rows(state: RunState) -> int:
     if state.spec.private is None:
         return sum(state.frozen[agent][0] for agent in state.cohort)
     return int(state.private.get("rows", 0))  # nobody tells its own number
+
+
+def _held_back(state: RunState, cohort: Sequence[str]) -> dict[str, int]:
+    """Return how many vehicles hold which rows back to score models, see `schemas.messages.AgentState`."""
+    offers = [state.agents[agent] for agent in cohort if agent in state.agents]
+    return dict(sorted(Counter(offer.held_back for offer in offers if offer.held_back).items()))
 
 
 def _training(state: RunState) -> Training:

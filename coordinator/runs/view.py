@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.engine import Engine, RunState
+from coordinator.engine import Engine, RunState, asking
 from coordinator.engine.draft import summary_of
 from glassfleet.discovery.guard import in_words
 from glassfleet.traits import too_large
@@ -237,7 +237,8 @@ def _size(model: Any) -> dict[str, Any]:
 
 def stands(state: RunState) -> dict[str, Stands]:
     """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``late``, ``asked`` or ``idle``."""
-    agents: dict[str, Stands] = dict.fromkeys(sorted(state.agents), ("idle", ""))
+    unable = asking.unable(state)
+    agents: dict[str, Stands] = {agent: ("idle", unable.get(agent, "")) for agent in sorted(state.agents)}
     for summary in state.rounds:
         agents |= dict.fromkeys(summary.accepted_agents, ("answered", ""))
         agents |= {agent: ("dropped", reason) for agent, reason in summary.dropped_agents.items()}

@@ -21,9 +21,10 @@ from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Access, Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
+from edge_agent.recordings.units import unlike
 from glassfleet.explanation import Explanation
 from glassfleet.reference import explained
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
 
 SLACK = 0.5
@@ -61,6 +62,8 @@ class Forecaster:
     ----------
     record : dict
         What was logged of the last forecast; empty before the first one.
+    other_unit : str
+        Which column is in another unit than the model has it, so that nothing can be forecast; empty: none.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Forecaster:
         self._alerting = False
         self._asked_for_model = False
         self.record: dict[str, Any] = {}
+        self.other_unit = ""
         self.counts: Counter[str] = Counter()
         for note in log.notes:
             # In the chain itself: whoever reads the log later shall know.
@@ -142,6 +146,10 @@ class Forecaster:
                 self._fault("unusable-sample", str(fault))
         if served is None or inputs is None or not self._is_due():
             self.counts["waiting"] += 1
+            return None
+        self.other_unit = unlike(served.model.domain, self._rows.units)
+        if self.other_unit:
+            self._fault("other-unit", self.other_unit)
             return None
         return self._record(served, inputs)
 
@@ -259,21 +267,14 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         say.warning("retired-setting", note=note)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
-        rows = Rows(plan)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)
         access = _access(config)
         publish = to_fleet(config, stack)
         publish_signals = into_vehicle(config, access, stack)
-        samples = Samples(
-            Asked(
-                config.source,
-                signals=plan.signals,
-                time=plan.clock,
-                access=access,
-                speed=config.speed,
-            )
-        )
+        asked = Asked(config.source, signals=plan.signals, time=plan.clock, access=access, speed=config.speed)
+        rows = Rows(plan, units=asked.units)
+        samples = Samples(asked)
         stack.callback(samples.close)
         watch = ModelWatch(config.models_directory, config.model, say, config.data)
         forecaster = Forecaster(
@@ -307,13 +308,18 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
             made(forecaster.finish())
         finally:
             say.info("forecaster-ends", **forecaster.counts)
-        _tell_if_in_vain(forecaster.counts, watch, samples)
+        _tell_if_in_vain(forecaster, watch, samples)
         return forecaster.counts
 
 
-def _tell_if_in_vain(counts: Counter[str], watch: ModelWatch, samples: Samples) -> None:
-    """Raise NotFoundError when a source ended that brought samples, but there never was a model to forecast with."""
-    if counts["samples"] and not counts["forecasts"] and not samples.is_stopped and watch.look()[0] is None:
+def _tell_if_in_vain(forecaster: Forecaster, watch: ModelWatch, samples: Samples) -> None:
+    """Raise when a source ended that brought samples, but there never was a model to forecast with."""
+    counts = forecaster.counts
+    if not counts["samples"] or counts["forecasts"] or samples.is_stopped:
+        return
+    if forecaster.other_unit:
+        raise DataError(f"the source ended, and not one forecast was made: {forecaster.other_unit}")
+    if watch.look()[0] is None:
         if watch.complaint:
             raise NotFoundError(f"the source ended, and not one forecast was made: {watch.complaint}")
         raise NotFoundError(

@@ -302,8 +302,9 @@ def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark:
     """Say which rows are not as wide as the header, with what may be the cause and the way out."""
     wrong = [(number, cells) for number, cells in rows if cells != names]
     lines = ", ".join(str(number) for number, _ in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
+    have = f"line {lines} has" if len(wrong) == 1 else f"lines {lines} have"
     widths = " or ".join(str(each) for each in sorted({cells for _, cells in wrong})[:5])
-    what = f"the header (line {header}) has {names} names, but lines {lines} have {widths} cells"
+    what = f"the header (line {header}) has {names} names, but {have} {widths} cell{'s' * (widths != '1')}"
     mend = "Look for a separator inside a cell (put such a cell in quotes), and for a row that was cut"
     if mark == "," and all(cells > names for _, cells in wrong):
         mend = (

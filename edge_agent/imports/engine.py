@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from edge_agent.imports import times
 from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
-from edge_agent.imports.opened import LONGEST_LINE, Text, lines_between
+from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import Column, Plan
-from schemas.errors import DataError, StorageError
+from edge_agent.recordings.units import SAME
+from schemas.errors import FREE, DataError, StorageError
+from schemas.text import counted
 
 MEMORY: Final = "160MB"
 """What the engine may use at once; the process stays below 300 MB with it."""
@@ -88,8 +90,9 @@ class Engine:
                 if self._progress is not None and thread.is_alive():
                     self._progress(max(0.0, self.db.query_progress()))
         except BaseException:
-            self.db.interrupt()
-            thread.join(5)
+            while thread.is_alive():  # a process that ends while the engine works in a thread is aborted
+                self.db.interrupt()
+                thread.join(POLL)
             raise
         if fault:
             raise self._explained(fault[0], where)
@@ -100,7 +103,7 @@ class Engine:
             return fault
         text = " ".join(str(fault).split())
         if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
-            return StorageError(f"{where}: {text}. Free some space")
+            return StorageError(f"No space left on device. {FREE}")
         if "Out of Memory" in text or "memory limit" in text:
             return DataError(
                 "it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where
@@ -144,6 +147,10 @@ class Cells:
         For messages.
     left_out : Counter of str
         Lines, by reason.
+    without : str
+        Condition that leaves rows out.
+    scales : dict of str to (float, float)
+        Name in the file -> factor and offset that make the plan's unit of the file's.
     """
 
     sql: str
@@ -151,6 +158,15 @@ class Cells:
     where: str
     left_out: Counter[str] = field(default_factory=Counter)
     without: str = ""
+    scales: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def value_sql(self, name: str, plan: Plan) -> str:
+        """Return the expression of a column of the plan, in the plan's unit."""
+        column = plan.columns[name]
+        source = column.source or name
+        value = value_sql(self.columns[source], column, plan)
+        factor, offset = self.scales.get(source, SAME)
+        return value if (factor, offset) == SAME else f"({value}) * {factor!r} + {offset!r}"
 
 
 def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
@@ -247,7 +263,7 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
             stripped = whole.decode("utf-8", "replace").strip()
             reason = _reason(stripped, follows.decode("utf-8", "replace").strip(), head, dialect)
             if not reason and begin + len(whole) >= size and not whole.endswith(b"\n"):
-                reason = "last lines that were cut"
+                reason = CUT
             if reason:
                 cells.left_out[reason] += 1
             elif kind in ("UNQUOTED VALUE", "LINE SIZE OVER MAXIMUM", "INVALID ENCODING"):
@@ -271,7 +287,7 @@ def _reason(line: str, follows: str, head: set[str], dialect: Dialect) -> str:
         return "comments between rows"
     if line in head:
         return "lines above the names, again"
-    return "lines that were cut before a restart" if follows in head else ""
+    return "lines cut before a restart" if follows in head else ""
 
 
 def _head(text: Text, dialect: Dialect) -> set[str]:
@@ -295,10 +311,9 @@ def unfit(
     for name in names:
         column = plan.columns[name]
         cell = cells.columns[column.source or name]
-        value = value_sql(cell, column, plan)
         rows = engine.rows(
             f"SELECT trim({cell}, ' \t\u00a0\u202f') AS raw, count(*) FROM {cells.sql} "
-            f"WHERE ({value}) IS NULL {extra} {cells.without} "
+            f"WHERE ({cells.value_sql(name, plan)}) IS NULL {extra} {cells.without} "
             "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
             cells.where,
         )
@@ -343,7 +358,8 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     name = (column.source or each.column) if plan.long is None else plan.long.value
     index = list(dialect.names).index(name) if name in dialect.names else len(dialect.names)
     cell, _ = next(iter(each.texts.items()))
-    lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
+    places = lines_with(text, dialect, index, cell)
+    lines = f"line{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
     total = sum(each.texts.values())
     kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
         column.take, "no value"
@@ -351,11 +367,11 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     decimal = column.decimal or plan.csv.decimal
     thousands = plan.csv.thousands if column.thousands is None else column.thousands
     by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
-    what = f"column {each.column!r}: {cell[:60]!r} (line {lines}) is {kind}{by if column.take == 'number' else ''}"
+    what = f"column {each.column!r}: {cell[:60]!r} ({lines}) is {kind}{by if column.take == 'number' else ''}"
     if total > 1:
         what += f"; {total} such cells"
     if len(found) > 1:
-        what += f"; and in {len(found) - 1} more columns"
+        what += f"; and in {counted(len(found) - 1, 'more columns')}"
     mark = is_mark(cell)
     mend = (
         f'If it means that there is no value, say so in the plan: missing = ["{cell.lower() if mark else cell}"] '

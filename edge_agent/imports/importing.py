@@ -14,6 +14,7 @@ from edge_agent.imports.catalogued import fit_part, with_paths
 from edge_agent.imports.clocks import Sample
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
+    Cells,
     Engine,
     Progress,
     cells_of,
@@ -21,7 +22,6 @@ from edge_agent.imports.engine import (
     name_sql,
     text_sql,
     time_sql,
-    value_sql,
 )
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
@@ -30,8 +30,9 @@ from edge_agent.imports.reading import Reading, without_repeats
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
-from schemas.errors import DataError, UsageError
+from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_FEATURES
 
 
@@ -79,7 +80,10 @@ def import_files(job: Job) -> Report:
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
-    with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
+    with (
+        os_faults_as(StorageError, "the table cannot be written", f". {FREE}"),
+        tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch,
+    ):
         given = []
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
@@ -157,6 +161,7 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     text, dialect, given = judged
     report = job.report
     cells = cells_of(text, dialect, given.names)
+    _convert(cells, dialect, report)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
     reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
@@ -169,6 +174,23 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
         fit_part(engine, part.path, report, job.catalogue, text.source)
     report.left_out.update(cells.left_out)
     return part
+
+
+def _convert(cells: Cells, dialect: Dialect, report: Report) -> None:
+    """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
+    stated = dict(zip(cells.columns, dialect.units, strict=False))
+    plan = report.plan
+    for name, column in plan.taken.items():
+        source = column.source or name
+        if column.take != "number" or source not in stated:
+            continue
+        try:
+            scale = units.planned(stated[source], column.unit, name)
+        except DataError as fault:
+            raise DataError(fault.what, fault.mend, cells.where) from fault
+        if scale != units.SAME:
+            cells.scales[source] = scale
+            report.notes.append(f"{name} converted from {stated[source]} to {column.unit}")
 
 
 def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:
@@ -194,14 +216,14 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
     if whole:
         return
     opened.without_last_line(text, place)
-    report.left_out["last lines without a line end, which may be cut"] += 1
+    report.left_out["lines without a line end, perhaps cut"] += 1
 
 
 def _dense(reading: Reading, place: Path) -> Part:
     """Make a part whose rows are those of the file."""
     plan, cells = reading.plan, reading.cells
     taken = plan.taken
-    columns = {name: value_sql(cells.columns[column.source or name], column, plan) for name, column in taken.items()}
+    columns = {name: cells.value_sql(name, plan) for name in taken}
     time = ""
     if plan.clock is not None and plan.time is not None:
         time = plan.time.column

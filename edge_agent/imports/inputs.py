@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.imports.opened import ARROW, PARQUET, Text, opened
+from edge_agent.imports.opened import ARROW, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
-from schemas.errors import DataError, os_faults_as
+from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
 _JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
 _LARGEST_ARRAY: Final = 1 << 26
@@ -64,6 +64,8 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
                 out.write_table(_plain(pa.Table.from_batches([batch]).select(kept)))
     except (pa.ArrowException, OSError, KeyError) as fault:
         reason = str(fault).partition("\n")[0][:200]
+        if "No space left" in reason:
+            raise StorageError(f"No space left on device. {FREE}") from fault
         raise DataError(
             f"not a readable table of Parquet or Arrow ({reason})", "Write or copy it again", str(source)
         ) from fault
@@ -127,7 +129,7 @@ def _merged(fields: list[str], others: list[str]) -> list[str]:
 
 def _objects(text: Text) -> Iterator[dict[str, str]]:
     """Yield each object as the texts of its cells."""
-    text.left_out.pop("last lines that were cut", None)
+    text.left_out.pop(CUT, None)
     with text.path.open(encoding="utf-8-sig") as lines:
         if text.begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
             if text.path.stat().st_size > _LARGEST_ARRAY:
@@ -153,7 +155,7 @@ def _objects(text: Text) -> Iterator[dict[str, str]]:
             if not text.is_torn or last[0] == 1:
                 document = _decoded(last[1], last[0], text)
             else:
-                text.left_out["last lines that were cut"] = 1
+                text.left_out[CUT] = 1
                 return
         yield _flat(document, last[0], text)
 

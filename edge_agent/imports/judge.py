@@ -157,7 +157,7 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     """
     if not given.rows:
         raise DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", where)
-    long = _long(given)
+    long = long_of(given)
     if long is not None:
         return _propose_long(given, dialect, long, target)
     clock, decisions = clock_of(given, dialect)
@@ -325,7 +325,7 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     return common, settled
 
 
-def _long(given: Sample) -> Long | None:
+def long_of(given: Sample) -> Long | None:
     """Return the columns of name and value where each row has one signal."""
     if not 2 <= len(given.names) <= 6:
         return None

@@ -45,9 +45,8 @@ class Reading:
 def _form(reading: Reading) -> re.Pattern[str]:
     mark = re.escape(reading.thousands)
     grouped = rf"|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" if mark else ""
-    return re.compile(
-        rf"[+\-\u2212]?(?:\d+{grouped}|(?={re.escape(reading.decimal)}\d))(?:{re.escape(reading.decimal)}\d*)?(?:[eE][+-]?\d+)?$"
-    )
+    point = re.escape(reading.decimal)
+    return re.compile(rf"[+\-\u2212]?(?:\d+{grouped}|(?={point}\d))(?:{point}\d*)?(?:[eE][+-]?\d+)?$", re.ASCII)
 
 
 @dataclass(frozen=True)

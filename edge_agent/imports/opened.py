@@ -40,6 +40,9 @@ KINDS: Final = (
 )
 """How files that hold no text table begin, what they are, and the way out."""
 
+CUT: Final = "lines cut at the end"
+"""Why a last line is left out."""
+
 PARQUET: Final = b"PAR1"
 ARROW: Final = b"ARROW1"
 
@@ -252,7 +255,7 @@ def _gunzipped(chunks: Iterator[bytes], text: Text) -> Iterator[bytes]:
         raise DataError(f"the gzip file is damaged ({fault})", "Copy it again", text.source) from fault
     if not unpack.eof:
         yield unpack.flush()
-        text.left_out["compressed files that end early"] = 1
+        text.left_out["compressed files cut short"] = 1
 
 
 @contextmanager
@@ -348,7 +351,7 @@ class _Damage:
             elif "\0" not in core and _is_whole(core, kept, line.startswith("\0"), line.endswith("\0")):
                 kept.append(core)
             else:
-                self._count["lines with NUL bytes in them"] += 1
+                self._count["lines with NUL bytes"] += 1
         return "".join(f"{line}\n" for line in kept[old:])
 
 

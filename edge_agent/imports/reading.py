@@ -109,7 +109,7 @@ class Reading:
             return True
         if odd:
             lines = lines_with(self.text, self.dialect, int(cell.removeprefix("c")), odd[0])
-            place = f"the time {odd[0]!r} (line {', '.join(map(str, lines))})"
+            place = f"the time {odd[0]!r} (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
             what = f"{place} is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
             raise DataError(what, "Correct the plan, or the file", self.text.source)
         cells.left_out["rows without a time"] = sum(count for _, count in rows)

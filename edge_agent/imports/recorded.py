@@ -18,7 +18,7 @@ from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
 from edge_agent.imports.rows import Part, aligned, tell_cuts
-from edge_agent.recordings import RECORDINGS, Options, Signal
+from edge_agent.recordings import RECORDINGS, Signal, units
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
 from glassfleet.data.cells import truth_of
@@ -48,7 +48,7 @@ def is_recording(source: Path) -> bool:
 def read(source: Path, databases: Sequence[Path]) -> Recorded:
     """Read a recording; raises DataError, and UsageError where a database is needed."""
     left_out: Counter[str] = Counter()
-    signals = RECORDINGS[source.suffix.lower()](source, Options(tuple(databases)), left_out)
+    signals = RECORDINGS[source.suffix.lower()](source, databases, left_out)
     return Recorded(str(source), {signal.name: signal for signal in signals}, left_out)
 
 
@@ -136,7 +136,7 @@ def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, cat
             report.warnings.append(f"{recorded.source}: no signal {own!r}; {name} has no value in its rows")
             continue
         if first:
-            report.columns.append(Holds(name, [str(value) for value in signal.value[:3].tolist()]))
+            report.columns.append(Holds(name, [_shown(value) for value in signal.value[:3].tolist()]))
         try:
             taken[name] = _as_planned(signal, name, column, report, catalogue)
         except DataError as fault:
@@ -171,13 +171,23 @@ def _as_planned(signal: Signal, name: str, column: Column, report: Report, catal
             missing[mark] += int(gone.sum())
             value = np.where(gone, nothing, value)
     report.count_missing({name: missing})
-    signal = replace(signal, value=value, unit=column.unit or signal.unit)
+    unit = column.unit or signal.unit
+    factor, offset = (1.0, 0.0) if is_text else units.planned(signal.unit, unit, signal.name)
+    if (factor, offset) != units.SAME:
+        report.notes.append(f"{name} converted from {signal.unit} to {unit}")
+        low, high = (None if end is None else end * factor + offset for end in (signal.low, signal.high))
+        signal, value = replace(signal, low=low, high=high), value * factor + offset
+    signal = replace(signal, value=value, unit=unit)
     if column.vss:
         signal = fit(signal, column, name, catalogue)
     if signal.value.dtype == object and column.take == "truth":
         signal = replace(signal, value=_as_truth(signal, column))
     report.units[name] = signal.unit
     return signal
+
+
+def _shown(value: float | str | None) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else value or ""
 
 
 def _equal(value: Any, mark: str, *, is_text: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from edge_agent.imports.engine import Engine, name_sql, text_sql
 from edge_agent.imports.marks import is_sentinel
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
+from schemas.text import counted
 
 
 @dataclass
@@ -93,11 +94,11 @@ class Report:
         if layout.thousands:
             lines.append(f"{layout.thousands!r} between thousands")
         lines += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
-        lines += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+        lines += [f"{counted(count, reason)} left out" for reason, count in self.left_out.items() if count]
         empty = sum(sum(marks.values()) for marks in self.missing.values())
         if empty:
-            lines.append(f"{empty:,} cells without a value")
-        return f"{self.rows:,} rows" + (f": {'; '.join(lines)}" if lines else "")
+            lines.append(counted(empty, "cells without a value"))
+        return counted(self.rows, "rows") + (f": {'; '.join(lines)}" if lines else "")
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -158,7 +159,7 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
     for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
         if is_sentinel(value, next_value, other, count, report.rows):
             report.warnings.append(
-                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): "
-                f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
-                f"columns.{holds.name}"
+                f"{holds.name}: {value:g} is in {counted(count, 'rows')}, far from all other values "
+                f'(up to {next_value:g}): it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in '
+                f"the line of columns.{holds.name}"
             )

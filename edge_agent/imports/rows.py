@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.imports.catalogued import fit_values
-from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
+from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql
 from edge_agent.imports.plan import Plan, Time
 from edge_agent.imports.reading import Reading
 from edge_agent.imports.report import Report
@@ -21,6 +21,7 @@ from edge_agent.imports.times import CLOCK
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing
 from schemas.errors import DataError
+from schemas.text import counted
 
 _MIDNIGHT: Final = 43_200.0
 _SINCE_1970: Final = 1e8
@@ -56,8 +57,8 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
     taken = plan.taken
     raw = {name: cells.columns[column.source or name] for name, column in taken.items()}
     listed = [f"{time_sql(cells, plan)} AS t"]
-    for index, (name, column) in enumerate(taken.items()):
-        listed.append(f"{value_sql(raw[name], column, plan)} AS v{index}")
+    for index, name in enumerate(taken):
+        listed.append(f"{cells.value_sql(name, plan)} AS v{index}")
         listed.append(f"(coalesce(trim({raw[name]}), '') <> '')::DOUBLE AS s{index}")
     reading.engine.forget_rejects()
     arrays = reading.engine.arrays(
@@ -109,13 +110,12 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     time = engine.arrays("SELECT t FROM samples WHERE t IS NOT NULL ORDER BY i")["t"]
     clean = _cleaned(time, plan, reading.report)
     order = engine.arrays("SELECT i FROM samples WHERE t IS NOT NULL ORDER BY i")["i"].astype(np.int64)
-    taken = plan.taken
     signals = {}
-    for name, column in taken.items():
+    for name, column in plan.taken.items():
         of_signal = f"(SELECT * FROM samples WHERE signal = {text_sql(column.source or name)} AND t IS NOT NULL)"
         own = Cells(of_signal, {column.source or name: "raw"}, cells.where, without=cells.without and "AND true")
         reading.check([name], own)
-        found = engine.arrays(f"SELECT i, {value_sql('raw', column, plan)} AS v FROM {of_signal} ORDER BY i")
+        found = engine.arrays(f"SELECT i, {own.value_sql(name, plan)} AS v FROM {of_signal} ORDER BY i")
         at = np.searchsorted(order, found["i"].astype(np.int64))
         signals[name] = Series(clean.time[at], found["v"], clean.drive[at])
     known = ", ".join(text_sql(column.source or name) for name, column in plan.columns.items())
@@ -145,12 +145,11 @@ def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
 def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
     """Warn of what the clock did wrong."""
     if cuts:
-        more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
+        more = f", and {counted(len(cuts) - SHOWN, 'times')} more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
     if late:
-        report.warnings.append(
-            f"{late:,} times come after a later one, by at most {BACK // TICKS} s; they count as the later one"
-        )
+        come = "1 time comes" if late == 1 else f"{late:,} times come"
+        report.warnings.append(f"{come} after a later one, by at most {BACK // TICKS} s, and counts as that one")
 
 
 def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
@@ -180,6 +179,7 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
         rows = align(signals, plan)
     except ValueError as fault:
         raise DataError(str(fault), "Correct [time.inputs] in the plan", where) from fault
+    report.units = plan.units_of(report.units)
     stands = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
     report.notes.append(f"{stands}, the others as [time.inputs] says")
     for name, column in rows.columns.items():
@@ -233,7 +233,8 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path)
             of_row[known], fixed[known] = clean.drive, clean.time
             repeats = int((~clean.is_new).sum())
             if repeats:
-                report.warnings.append(f"{repeats:,} rows have the time of the row before")
+                rows = "1 row has" if repeats == 1 else f"{repeats:,} rows have"
+                report.warnings.append(f"{rows} the time of the row before")
         if newest is not None and at.size and not 0 < at[known][0] - newest <= time.gap:
             drive += 1
         of_row = of_row + drive

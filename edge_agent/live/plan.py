@@ -7,15 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import UNDECIDED, Column, Csv, read_plan
+from edge_agent.imports.plan import Clock, Column, Csv, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
 from edge_agent.recordings.signals import Signal
+from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
 from glassfleet.data import presets
 from glassfleet.data.timeplan import TimePlan
@@ -36,6 +39,10 @@ class LivePlan:
         What texts mean, where a column does not say it.
     clock : str
         The field with a sample's time; empty: samples do not tell it so.
+    of_day : str
+        The field with the time of day, where `clock` has the date alone.
+    form : str
+        How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
     scale : float
         How many seconds 1 is there.
     clock_cells : Column
@@ -52,6 +59,8 @@ class LivePlan:
     columns: Mapping[str, Column] = field(default_factory=dict)
     csv: Csv = field(default_factory=Csv)
     clock: str = ""
+    of_day: str = ""
+    form: str = "number"
     scale: float = 1.0
     clock_cells: Column = field(default_factory=Column)
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
@@ -82,10 +91,10 @@ class LivePlan:
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
-        clock, scale, clock_cells = ("" if time is None else time.column), 1.0, Column()
-        if plan.clock is not None:
-            clock, scale = plan.clock.source, plan.clock.scale
-            clock_cells = Column(cut=plan.clock.cut, decimal=plan.clock.decimal)
+        stated = plan.clock or Clock(source="time")
+        if stated.form == times.CLOCK:
+            what = f"--plan {name}: its clock tells no date (form = {stated.form!r}), and samples need one"
+            raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
         columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
         if absent:
@@ -98,7 +107,19 @@ class LivePlan:
         if time is None and not columns:
             raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
         column = "" if plan.time is None or plan.clock is None else plan.time.column
-        return cls(time, columns, plan.csv, clock, scale, clock_cells, leaves, column, plan.target)
+        return cls(
+            time,
+            columns,
+            plan.csv,
+            clock=stated.source if plan.clock is not None else "" if time is None else time.column,
+            of_day=stated.of_day,
+            form=stated.form,
+            scale=stated.scale,
+            clock_cells=Column(cut=stated.cut, decimal=stated.decimal),
+            leaves=leaves,
+            column=column,
+            target=plan.target,
+        )
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -115,8 +136,20 @@ class LivePlan:
             names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
         return tuple(sorted(names, key=lambda name: name == self.target))
 
-    def taken(self, sample: Sample) -> Sample:
-        """Return a sample with its time in seconds, and its values by the plan's names.
+    def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
+        """Return the units of the columns of the rows; `signals` are those of the source's signals."""
+        known = {name: column.unit or signals.get(column.source or name, "") for name, column in self.columns.items()}
+        known = {**(known or signals), **{name: leaf.unit for name, leaf in self.leaves.items() if leaf.unit}}
+        return known if self.time is None else self.time.units_of(known)
+
+    def taken(self, sample: Sample, units: Mapping[str, str] = MappingProxyType({})) -> Sample:
+        """Return a sample with its time in seconds, and its values by the plan's names, in its units.
+
+        Parameters
+        ----------
+        sample : Sample
+        units : mapping of str to str
+            That the source tells of its signals.
 
         Raises
         ------
@@ -127,7 +160,7 @@ class LivePlan:
         if time is None and self.clock:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
-            time = self._seconds(values[self.clock])
+            time = self._seconds(values)
         if self.time is not None and sample.is_whole:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
@@ -137,7 +170,7 @@ class LivePlan:
                 {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
             )
             values = drive | {
-                name: self._fitted(name, self._cell(name, values[source]))
+                name: self._fitted(name, self._cell(name, values[source], units.get(source, "")))
                 for name, source in found.items()
                 if source in values
             }
@@ -145,7 +178,15 @@ class LivePlan:
                 values = {self.column: time, **values}
         return replace(sample, time=time, values=values)
 
-    def _seconds(self, at: Any) -> float:
+    def _seconds(self, values: Mapping[str, Any]) -> float:
+        at = values[self.clock]
+        if self.form != "number":
+            try:
+                of_day = times.seconds(str(values[self.of_day]), times.CLOCK) if self.of_day else 0.0
+                return times.seconds(str(at), self.form) + of_day
+            except (KeyError, ValueError) as fault:
+                words = f"{str(at)[:40]!r} is no time as the plan says (form = {self.form!r}, under [clock])"
+                raise ValueError(words) from fault
         number = _number(at.strip(), self.clock_cells, self.csv) if isinstance(at, str) else at
         if self.scale != 1 and isinstance(number, int | float):
             return number * self.scale
@@ -163,7 +204,17 @@ class LivePlan:
             raise ValueError(str(fault)) from fault
         return None if _is_blank(fit) else float(fit) if isinstance(fit, bool | int) else fit
 
-    def _cell(self, name: str, value: Any) -> Any:
+    def _cell(self, name: str, value: Any, unit: str) -> Any:
+        cell, column = self._value(name, value), self.columns[name]
+        if column.take != "number" or not isinstance(cell, float):
+            return cell
+        try:
+            factor, offset = planned(unit, column.unit, name)
+        except DataError as fault:
+            raise ValueError(str(fault)) from fault
+        return cell * factor + offset
+
+    def _value(self, name: str, value: Any) -> Any:
         column = self.columns[name]
         if _is_blank(value):
             return None
@@ -199,16 +250,12 @@ def _is_blank(value: Any) -> bool:
 
 def _number(text: str, column: Column, csv: Csv) -> float | None:
     decimal = column.decimal or csv.decimal
-    assert decimal != UNDECIDED
     thousands = csv.thousands if column.thousands is None else column.thousands
-    text = text.replace("\u2212", "-")
     if column.cut:
         text = text.removesuffix(column.cut) if text.endswith(column.cut) else text.removeprefix(column.cut)
         text = text.strip(" \u00a0\u202f")
-    between = rf"|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+" if thousands and thousands != decimal else ""
-    if not re.fullmatch(rf"[+-]?(?=.*\d)(\d+{between})?({re.escape(decimal)}\d*)?([eE][+-]?\d+)?", text, re.ASCII):
+    try:
+        number = numbers.Reading(decimal, "" if thousands == decimal else thousands).value(text)
+    except ValueError:
         return None
-    if between:
-        text = text.replace(thousands, "")
-    number = float(text.replace(decimal, "."))
     return number if math.isfinite(number) else None

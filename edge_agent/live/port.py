@@ -92,6 +92,8 @@ class Asked:
         Is set when no more samples are wanted.
     lost : int
         The adapter counts here what came faster than it was taken.
+    units : dict of str to str
+        The adapter notes here the units that the source tells of its signals.
     """
 
     source: str
@@ -104,6 +106,7 @@ class Asked:
     is_urgent: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
     lost: int = 0
+    units: dict[str, str] = field(default_factory=dict)
 
 
 class Seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from edge_agent.live.plan import LivePlan
@@ -25,6 +25,8 @@ class Rows:
     ----------
     plan : LivePlan or None
         None: each sample is a row, as it comes.
+    units : mapping of str to str
+        What the source tells of its signals' units, see `edge_agent.live.port.Asked`.
     drive : int
         Number of the first drive.
     wall : callable
@@ -40,8 +42,16 @@ class Rows:
         The times of the rows that were returned last, in seconds.
     """
 
-    def __init__(self, plan: LivePlan | None, *, drive: int = 1, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        plan: LivePlan | None,
+        *,
+        units: Mapping[str, str] | None = None,
+        drive: int = 1,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._plan = plan or LivePlan()
+        self._units = {} if units is None else units
         self._time = self._plan.time
         self._aligner = None if self._time is None else Aligner(self._time)
         self._wall = wall
@@ -65,7 +75,7 @@ class Rows:
         ValueError
             It can be no part of a row. It is not taken.
         """
-        sample = self._plan.taken(sample)
+        sample = self._plan.taken(sample, self._units)
         if sample.time is None and sample.is_stored:
             raise ValueError("its source had it stored, and it does not tell its time")
         self.now = self._wall() if sample.time is None else sample.time
@@ -86,6 +96,11 @@ class Rows:
         if self._aligner.left_out > before:
             raise ValueError(f"its time, {self.now:.15g}, was taken already")
         return self._named(plan, rows)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of the columns of the rows, as far as plan and source tell them."""
+        return self._plan.units_of(self._units)
 
     def flush(self) -> list[dict[str, Any]]:
         """Return the rows that wait for a later sample: the source has ended."""

@@ -36,7 +36,7 @@ class Presence:
     schemes : sequence of str
         Those that it offers.
     source : Source
-        Names, kinds and units of its columns are told, and the digest of their plan; no rows.
+        Names, kinds and units of its columns are told, how some rows are held back, the digest of its plan; no rows.
     head : callable
         Returns the newest head of the vehicle's log of forecasts, or None.
     clock : callable
@@ -101,6 +101,7 @@ class Presence:
             kinds=self._kinds if status == "up" else [],
             far=list(self._source.far) if status == "up" else [],
             plan=self._source.origin.plan if status == "up" else "",
+            held_back=self._source.held_back if status == "up" else "",
             # Not in the last will: that is written down now, and published when the log has gone on.
             forecasts=self._head() if status == "up" else None,
         )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, WorkerError, is_light
+from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
 from glassfleet import catalogue
@@ -32,7 +33,7 @@ from glassfleet.scheme import Cost, Done, Model, Next, Scheme, Task
 from glassfleet.scores import without_few
 from glassfleet.traits import alone_parameters, cost_of, is_personal, personal_model
 from schemas.documents import canonical_json, document_digest
-from schemas.errors import GlassfleetError
+from schemas.errors import DataError, GlassfleetError
 from schemas.record import ModelRecord
 
 KEPT_LOCAL_MODELS = 4
@@ -104,6 +105,8 @@ class Evaluator:
     Parameters
     ----------
     train, test : Dataset
+    units : mapping of str to str
+        Of their columns, as far as they are known.
     budget : Budget or None
         What long work in a process of its own may take; None: all work is done here, however long it takes.
     directory : Path
@@ -111,10 +114,17 @@ class Evaluator:
     """
 
     def __init__(
-        self, train: Dataset, test: Dataset, *, budget: Budget | None = None, directory: Path = Path()
+        self,
+        train: Dataset,
+        test: Dataset,
+        *,
+        units: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
+        directory: Path = Path(),
     ) -> None:
         self._train = train
         self._test = test
+        self._units = units or {}
         self._budget = budget
         self._directory = directory
         self._local: dict[str, float] = {}
@@ -141,11 +151,14 @@ class Evaluator:
 
         Raises
         ------
-        schemas.errors.NotFoundError, schemas.errors.DocumentError, KeyError, ValueError
-            The model cannot be used here: no such scheme, a column is missing, it takes more than the budget.
+        schemas.errors.GlassfleetError, KeyError, ValueError
+            The model cannot be used here: no such scheme, a column is missing or in another unit, it takes more than
+            the budget.
         """
         scheme = catalogue.load(record.scheme)
         domain = scheme.from_document(record.document).domain
+        if other := unlike(domain, self._units):
+            raise DataError(other)
         key = document_digest(
             {"scheme": scheme.name, "parameters": record.document["parameters"], "domain": domain.to_document()}
         )

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from edge_agent.recordings import apart
-from edge_agent.recordings.signals import Options, Recording, Signal
+from edge_agent.recordings.signals import Recording, Signal
 
-__all__ = ["RECORDINGS", "Options", "Recording", "Signal"]
+__all__ = ["RECORDINGS", "Recording", "Signal"]
 
 RECORDINGS: Final[Mapping[str, Recording]] = {
     **dict.fromkeys((".asc", ".blf", ".candump", ".log", ".trc"), partial(apart.read, "bus")),

@@ -14,14 +14,14 @@ import signal as signals
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.recordings.signals import Options, Signal
+from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError, UsageError, os_faults_as
 
 _MEGABYTE: Final = 1 << 20
@@ -29,18 +29,18 @@ LEAST_MEMORY: Final = 1024 * _MEGABYTE
 """Of the process; each byte of a recording allows it for some more."""
 
 
-def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read(kind: str, path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
     """Read a recording of a kind ("bus" or "mf4"); see `Recording`."""
     with os_faults_as(DataError, f"{path}: cannot be read"):
         size = path.stat().st_size
         path.open("rb").close()
     if not size:
         raise DataError("is empty", where=str(path))
-    databases = sum(database.stat().st_size for database in options.databases if database.exists())
-    most = LEAST_MEMORY + 8 * size + 100 * databases
-    seconds = 600 + (size + databases) // 50_000
+    described = sum(database.stat().st_size for database in databases if database.exists())
+    most = LEAST_MEMORY + 8 * size + 100 * described
+    seconds = 600 + (size + described) // 50_000
     command = [sys.executable, "-P", "-m", "edge_agent.recordings.process", kind, str(path), str(most), str(seconds)]
-    command += ["" if options.raster is None else str(options.raster), *map(str, options.databases)]
+    command += map(str, databases)
     with subprocess.Popen(  # noqa: S603 - our own program
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

@@ -33,7 +33,7 @@ class Containers:
 
     start = 0.0
     first_channel = 1
-    no_frames = "objects that are damaged"
+    no_frames = "damaged objects"
 
     def __init__(self, path: Path, file: BinaryIO, left_out: Counter[str]) -> None:
         self._path = path
@@ -93,7 +93,7 @@ class Containers:
                 yield head + body + bytes(size % 4)
                 continue
             if len(body) < _CONTAINER.size:
-                self._left_out["containers that are damaged"] += 1
+                self._left_out["damaged containers"] += 1
                 continue
             method, _ = _CONTAINER.unpack_from(body)
             content = body[_CONTAINER.size :]
@@ -102,13 +102,13 @@ class Containers:
                     unpacking = zlib.decompressobj()
                     content = unpacking.decompress(content, MOST_UNPACKED)
                 except zlib.error:
-                    self._left_out["containers that are damaged"] += 1
+                    self._left_out["damaged containers"] += 1
                     continue
                 if unpacking.unconsumed_tail:
                     what = f"a container unpacks to more than {MOST_UNPACKED >> 20} MB: no log does"
                     raise DataError(what, where=str(self._path))
             elif method:
-                self._left_out["containers that are damaged"] += 1
+                self._left_out["damaged containers"] += 1
                 continue
             yield content
 
@@ -125,7 +125,7 @@ class Containers:
             _, head, version, size, kind = _OBJECT.unpack_from(content, found)
             least = _HEADS.get(version, MOST_OBJECT) + _OF_CAN.get(kind, 0)
             if not least <= size <= MOST_OBJECT or not _OBJECT.size <= head <= size:
-                self._left_out["objects that are damaged"] += 1
+                self._left_out["damaged objects"] += 1
                 place = found + 4
                 continue
             if found + size > len(content):
@@ -135,4 +135,4 @@ class Containers:
                 kept.append(content[found:place] + bytes(-size % 4))
                 self.given += 1
             else:
-                self._left_out["error frames" if kind in _ERRORS_OF_CAN else "objects that are no frames of CAN"] += 1
+                self._left_out["error frames" if kind in _ERRORS_OF_CAN else "objects without a frame of CAN"] += 1

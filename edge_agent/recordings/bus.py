@@ -20,21 +20,21 @@ from edge_agent.recordings import values
 from edge_agent.recordings.bits import extract, is_usual, span
 from edge_agent.recordings.databases import Databases
 from edge_agent.recordings.frames import Frames
-from edge_agent.recordings.signals import Options, Signal
+from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError, UsageError
 
 
-def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read(path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
     """Yield the signals of a log of a bus: the reader of ASC, BLF, candump and TRC (a `Recording`)."""
-    databases = databases_for(path, options)
-    yield from decode(path, logs.read(path, left_out), databases, left_out)
+    known = databases_for(path, databases)
+    yield from decode(path, logs.read(path, left_out), known, left_out)
 
 
-def databases_for(path: Path, options: Options) -> Databases:
+def databases_for(path: Path, databases: Sequence[Path]) -> Databases:
     """Return the databases of frames; raises UsageError when there are none."""
-    if not options.databases:
+    if not databases:
         raise UsageError(f"{path}: frames of a bus; say with --database what they mean (a .dbc, .arxml, .kcd or .sym)")
-    return Databases(options.databases)
+    return Databases(databases)
 
 
 def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: Counter[str]) -> Iterator[Signal]:
@@ -43,7 +43,7 @@ def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: 
     for frames in found:
         place = databases.find(frames.frame_id, extended=frames.extended)
         if place is None:
-            left_out["frames with ids that no database has"] += len(frames.time)
+            left_out["frames of an id that no database has"] += len(frames.time)
         else:
             known.append((frames, *place))
     if not known:
@@ -112,11 +112,11 @@ def _plain(frames: Frames, message: Message, left_out: Counter[str]) -> Iterator
 
     for layout in message.signals:
         if not is_usual(layout):
-            left_out["signals that are no number of at most 64 bits"] += 1
+            left_out["signals of more than 64 bits, or of an odd form"] += 1
             continue
         rows = has(layout)
         if not layout.multiplexer_ids:
-            left_out["values that their frames are too short for"] += int(np.count_nonzero(~rows))
+            left_out["values beyond the end of a frame"] += int(np.count_nonzero(~rows))
         if rows.all():
             yield layout, slice(None), extract(frames.data, layout)
         elif rows.any():
@@ -130,7 +130,7 @@ def _contained(frames: Frames, message: Message, left_out: Counter[str]) -> Iter
         try:
             parts: Any = message.decode(data[:size].tobytes(), False, False, decode_containers=True)
         except Exception:  # noqa: BLE001 - whatever cantools says of a frame that it cannot decode
-            left_out["frames that are no container, as the database has it"] += 1
+            left_out["frames without the container of the database"] += 1
             continue
         for inner, numbers in parts:
             if not isinstance(numbers, dict) or not isinstance(inner, Message):

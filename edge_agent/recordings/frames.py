@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from edge_agent.recordings.blf import Containers
 from edge_agent.recordings.lines import AscLines, Lines, TrcLines
 from schemas.errors import DataError, os_faults_as
+from schemas.text import counted
 
 REMOTE: Final = "remote frames"
 ERROR: Final = "error frames"
 MOST_FAULTS: Final = 10_000
-"""Of lines that are no frames: behind so many a file is no log."""
+"""Of lines without a frame: behind so many a file is no log."""
 
 _MEND: Final = "Is it a log of a bus, and of this format?"
 
@@ -87,7 +88,7 @@ def read(path: Path, left_out: Counter[str]) -> list[Frames]:
             kept[2].extend(message.data)
     left_out[feed.no_frames] += feed.given - frames
     if not found:
-        rest = ", ".join(f"{number} {what}" for what, number in left_out.items() if number)
+        rest = ", ".join(counted(number, what) for what, number in left_out.items() if number)
         what = "no frames of data in it" + (f", but {rest}" if rest else "")
         raise DataError(what, _MEND, str(path))
     return [

@@ -40,7 +40,7 @@ class Lines:
     """
 
     first_channel = 0
-    no_frames = "lines that are no frames"
+    no_frames = "lines without a frame"
 
     def __init__(self, path: Path, file: BinaryIO, left_out: Counter[str]) -> None:
         self.start = 0.0

@@ -10,7 +10,7 @@ import re
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from edge_agent.recordings import bus
 from edge_agent.recordings.frames import ERROR, REMOTE, Frames
-from edge_agent.recordings.signals import Options, Signal
+from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError
 
 MOST_TOGETHER: Final = 1 << 26
@@ -46,7 +46,7 @@ class _Channel:
     described: Any
 
 
-def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read(path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
     """Yield the signals of a measurement (a `Recording`); its frames are decoded when there are databases."""
     with TemporaryDirectory() as folder, _opened(path, Path(folder), left_out) as mdf:
         begin = mdf.header.start_time
@@ -64,10 +64,10 @@ def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signa
         for signal in _measured(mdf, channels, start, left_out):
             read_any = True
             yield signal
-        if frames and not options.databases and read_any:
+        if frames and not databases and read_any:
             left_out["frames of a bus, without a database"] += sum(len(of_id.time) for of_id in frames)
         elif frames:
-            yield from bus.decode(path, frames, bus.databases_for(path, options), left_out)
+            yield from bus.decode(path, frames, bus.databases_for(path, databases), left_out)
         elif not read_any:
             raise DataError("no samples in it", where=str(path))
 
@@ -84,7 +84,7 @@ def _opened(path: Path, folder: Path, left_out: Counter[str]) -> Any:
             if not _shortened(file, path.stat().st_size):
                 raise
     mdf = MDF(copy, **options)
-    left_out["ends of files that were cut"] += 1
+    left_out["ends cut off"] += 1
     return mdf
 
 
@@ -194,7 +194,7 @@ def _signal(
 ) -> Iterator[Signal]:
     values = np.asarray(sample.samples)
     if values.ndim != 1 or values.dtype.kind not in "biufSUO" or len(values) != len(time):
-        left_out["channels that are arrays, bytes or structures"] += 1
+        left_out["channels of arrays, bytes or structures"] += 1
         return
     missing: Counter[str] = Counter()
     if values.dtype.kind in "SUO":

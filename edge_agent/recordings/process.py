@@ -1,7 +1,7 @@
 """The process that reads one recording, for ``edge_agent.recordings.apart``.
 
-Called with the kind of recording, its file, bytes of memory, seconds, a raster (empty: none) and the databases. It
-writes signals to standard output: a line of JSON, and behind it the bytes of its arrays.
+Called with the kind of recording, its file, bytes of memory, seconds, and the databases. It writes signals to standard
+output: a line of JSON, and behind it the bytes of its arrays.
 """
 
 from __future__ import annotations
@@ -11,30 +11,29 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.recordings.signals import Options, Signal
+from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError, UsageError, one_line
 
 
 def main() -> None:
     """Read within the limits."""
-    kind, name, most, seconds, raster, *databases = sys.argv[1:]
+    kind, name, most, seconds, *databases = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_DATA, (int(most), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
     os.dup2(2, 1)  # what a library prints is no signal
-    options = Options(tuple(map(Path, databases)), float(raster) if raster else None)
     left_out: Counter[str] = Counter()
     try:
         last: NDArray[np.float64] | None = None
-        for signal in read_here(kind, Path(name), options, left_out):
+        for signal in read_here(kind, Path(name), [*map(Path, databases)], left_out):
             last = _write(out, signal, last)
         end: dict[str, Any] = {"left_out": +left_out}
     except DataError as fault:
@@ -55,25 +54,13 @@ def main() -> None:
     os._exit(0)  # libraries have nothing more to do
 
 
-def read_here(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read_here(kind: str, path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
     """Read a recording of a kind ("bus" or "mf4") in this process; see `Recording`."""
     if kind == "mf4":
         from edge_agent.recordings.mf4 import read  # noqa: PLC0415 - each is an extra
     else:
         from edge_agent.recordings.bus import read  # noqa: PLC0415
-    for signal in read(path, options, left_out):
-        yield signal if options.raster is None else rastered(signal, options.raster)
-
-
-def rastered(signal: Signal, step: float) -> Signal:
-    """Return of each step of time the last sample that has a value; it keeps its own time."""
-    known = ~np.isnan(signal.value) if signal.value.dtype != object else signal.value != None  # noqa: E711 - of each
-    time, value = signal.time[known], signal.value[known]
-    steps = np.floor(time / step)
-    last = np.append(steps[1:] != steps[:-1], True)[: len(time)]
-    return Signal(
-        signal.name, signal.unit, time[last], value[last], signal.low, signal.high, signal.description, signal.missing
-    )
+    yield from read(path, databases, left_out)
 
 
 def _write(out: BinaryIO, signal: Signal, last: NDArray[np.float64] | None) -> NDArray[np.float64]:

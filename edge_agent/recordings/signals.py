@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,33 +44,17 @@ class Signal:
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Options:
-    """How recordings are to be read.
-
-    Attributes
-    ----------
-    databases : tuple of Path
-        What frames of a bus mean; the first database that knows a frame counts.
-    raster : float or None
-        Seconds between samples of a signal: of those in each step the last, none where there are none. None: as they
-        are.
-    """
-
-    databases: tuple[Path, ...] = ()
-    raster: float | None = None
-
-
 class Recording(Protocol):
     """A reader of one kind of recording."""
 
-    def __call__(self, path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+    def __call__(self, path: Path, databases: Sequence[Path], left_out: Counter[str]) -> Iterator[Signal]:
         """Yield the recording's signals.
 
         Parameters
         ----------
         path : Path
-        options : Options
+        databases : sequence of Path
+            What frames of a bus mean; the first one that knows a frame counts.
         left_out : Counter of str
             Gets what is left out of the recording, by reason (``"error frames"``); complete at the end of the signals.
 

@@ -6,11 +6,16 @@ A table of factors is enough for them. A library for units would take 1 MB, read
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from glassfleet.data.domain import Domain
 from schemas.errors import DataError
+
+SAME: Final = 1.0, 0.0
+"""The conversion that changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +118,38 @@ def conversion(given: str, wanted: str) -> tuple[float, float]:
     """
     source, target = find(given), find(wanted)
     if given == wanted or (source is not None and source == target):
-        return 1.0, 0.0
+        return SAME
     if source is None or target is None:
         raise DataError(f"unit {given if source is None else wanted!r} is not known", "Name another one in the plan")
     if source.kind != target.kind:
         raise DataError(f"{given} is a unit of {source.kind}, and {wanted} one of {target.kind}")
     return float(source.factor / target.factor), float((source.offset - target.offset) / target.factor)
+
+
+def planned(given: str, plan: str, name: str) -> tuple[float, float]:
+    """Return what turns a column's numbers, in the unit that its source tells, into those of the plan's unit.
+
+    A unit that nobody knows is taken for the plan's: it may be another spelling.
+
+    Raises
+    ------
+    DataError
+        They do not measure the same.
+    """
+    if find(given) is None or find(plan) is None:
+        return SAME
+    try:
+        return conversion(given, plan)
+    except DataError as fault:
+        mend = "Correct the unit in the plan, or where the source has it from"
+        raise DataError(f"{name!r} is in {given} here, and the plan says {plan}: {fault.what}", mend) from fault
+
+
+def unlike(domain: Domain, units: Mapping[str, str]) -> str:
+    """Return which column of a model is in another unit here, and the way out; empty: none, as far as it is known."""
+    for variable in (*domain.features, *([domain.target] if domain.target is not None else [])):
+        here, there = find(units.get(variable.name, "")), find(variable.unit)
+        if here is not None and there is not None and here != there:
+            what = f"{variable.name!r} is in {units[variable.name]} here, and the model has it in {variable.unit}"
+            return f"{what}: rows that the fleet's plan makes are in its units"
+    return ""

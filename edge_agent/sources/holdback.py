@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.messages import HeldBack
+
 SHARE: Final = 0.2
 FEWEST: Final = 20
 """Rows, below which a table is too small to hold any back."""
@@ -20,8 +22,8 @@ _GAP: Final = 0.01
 Mask = NDArray[np.bool_]
 
 
-def held_back(rows: int, drives: NDArray[Any] | None) -> tuple[Mask, Mask, str]:
-    """Return which rows train, which test, and how they were chosen, in words; empty: all train.
+def held_back(rows: int, drives: NDArray[Any] | None) -> tuple[Mask, Mask, HeldBack, str]:
+    """Return which rows train, which test, and how they were chosen, also in words; empty: all train.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ def held_back(rows: int, drives: NDArray[Any] | None) -> tuple[Mask, Mask, str]:
     """
     train, test = np.ones(rows, dtype=np.bool_), np.zeros(rows, dtype=np.bool_)
     if rows < FEWEST:
-        return train, test, ""
+        return train, test, "", ""
     begins = _begins(drives) if drives is not None else []
     newest = [begin for begin in begins if SHARE / 2 * rows <= rows - begin <= 0.5 * rows]
     if newest:
@@ -40,11 +42,11 @@ def held_back(rows: int, drives: NDArray[Any] | None) -> tuple[Mask, Mask, str]:
         test[begin:], train[begin:] = True, False
         count = sum(each >= begin for each in begins)
         which = "the newest drive" if count == 1 else f"the newest {count} drives"
-        return train, test, f"{which} of {len(begins) + 1} ({rows - begin} of {rows} rows)"
+        return train, test, "drives", f"{which} of {len(begins) + 1} ({rows - begin} of {rows} rows)"
     begin = rows - max(2, round(SHARE * rows))
     gap = max(1, round(_GAP * rows))
     test[begin:], train[begin - gap :] = True, False
-    return train, test, f"the last {rows - begin} of {rows} rows, {gap} before them left out"
+    return train, test, "rows", f"the last {rows - begin} of {rows} rows, {gap} before them left out"
 
 
 def _begins(drives: NDArray[Any]) -> list[int]:

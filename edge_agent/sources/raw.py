@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from edge_agent.imports.clocks import Sample
+from edge_agent.imports.judge import long_of
 from edge_agent.imports.persons import personal
 from edge_agent.sources.cells import (
     SPLIT,
@@ -30,6 +32,9 @@ from edge_agent.sources.location import Location
 from schemas.errors import DataError
 
 _log = structlog.get_logger("glassfleet.data")
+
+_LOOK: Final = 500
+"""Rows that tell whether each has one signal."""
 
 
 def columns_of(place: Location) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:
@@ -85,6 +90,10 @@ def _without_gaps(
     Rows without a target go, and, unless empty cells are taken, first columns that are mostly empty, then rows.
     """
     rows = [cells for block in blocks for cells in block]
+    texts = [["" if cell is None else str(cell) for cell in cells] for cells in rows[:_LOOK]]
+    if long_of(Sample(names, texts, [], len(texts))) is not None:
+        mend = "Make rows of them by a plan: data import proposes one (--plan fleet.toml), and data collect takes it"
+        raise DataError("each row has one signal", mend, where)
     empty = Counter(name for cells in rows for name, cell in zip(names, cells, strict=True) if cell is None)
     rare = () if missing else tuple(name for name in names if name != label and 2 * empty[name] > len(rows))
     kept = [index for index, name in enumerate(names) if name not in rare]

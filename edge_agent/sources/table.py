@@ -35,6 +35,7 @@ from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
+from schemas.messages import HeldBack
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,15 @@ class Table:
         float64 and finite, or text (dtype object, elements str) for the columns in `text`.
     text : tuple of str
         Names of the columns that hold text.
+    units : mapping of str to str
+        Of columns, as far as the file tells them.
     """
 
     path: str
     names: tuple[str, ...]
     columns: tuple[NDArray[Any], ...]
     text: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -100,6 +104,8 @@ class Source:
         Plan and units of the file, as far as it tells them.
     far : tuple of str
         Columns in which one value, which is there more than once, lies far from all the others.
+    held_back : str
+        How the rows of `test` were chosen, see `schemas.messages.AgentState`.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -110,6 +116,7 @@ class Source:
     notes: tuple[str, ...] = ()
     origin: Origin = field(default_factory=Origin)
     far: tuple[str, ...] = ()
+    held_back: HeldBack = ""
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -208,12 +215,18 @@ def _read_source(
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
     notes: tuple[str, ...] = ()
+    how: HeldBack = "split" if test.any() else ""
     if hold_back and SPLIT not in raw.names:
-        train, test, words = held_back(len(train), _drives(raw, texts))
+        train, test, how, words = held_back(len(train), _drives(raw, texts))
         notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
-        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+        tell = (
+            "tells when: no input, unless a run names it"
+            if len(when) == 1
+            else "tell when: no inputs, unless a run names them"
+        )
+        notes += (f"{' and '.join(map(repr, when))} {tell}",)
     far = {name: value for name, value in _far(raw, train) if name not in texts}
     odd = tuple(
         f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
@@ -228,7 +241,7 @@ def _read_source(
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far), how)
 
 
 def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
@@ -273,7 +286,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         for name, column in zip(names, columns, strict=True)
     ]
     text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
-    return Table(place.shown, names, tuple(checked), text)
+    return Table(place.shown, names, tuple(checked), text, place.reader.origin(place).units)
 
 
 def _constant_columns(

@@ -17,14 +17,14 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from edge_agent.sources.cells import column_names, is_finite
-from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.location import Location, Origin, Reader
 from schemas import limits
 from schemas.errors import DataError, StorageError
 
@@ -385,10 +385,16 @@ def _open(place: Location) -> WindowStore:
     return WindowStore.open(Path(place.text))
 
 
+def _origin(place: Location) -> Origin:
+    with closing(_open(place)) as window:
+        return Origin(units=json.loads(window.noted("units") or "{}"))
+
+
 READER: Final = Reader(
     "the newest rows of a live stream; data collect keeps them",
     _rows,
     endings=(ENDING,),
     mark=lambda place: _open(place).mark,
+    origin=_origin,
     is_gappy=True,
 )

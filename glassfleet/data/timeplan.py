@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -102,6 +102,13 @@ class TimePlan(BaseModel):
         if self.start is not None:
             return self.start
         return max((part.seconds for part in self.inputs.values() if part.take in _WINDOWS), default=0.0)
+
+    def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
+        """Return the units of the inputs by those of the signals, as far as they are known."""
+        units = {name: signals.get(part.signal, "") for name, part in self.inputs.items() if part.take != "count"}
+        return {
+            name: f"{unit}/s" if self.inputs[name].take == "slope" else unit for name, unit in units.items() if unit
+        }
 
     @classmethod
     def from_document(cls, document: Any) -> TimePlan:

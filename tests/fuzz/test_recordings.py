@@ -14,7 +14,7 @@ import can
 import cantools
 import pytest
 
-from edge_agent.recordings import RECORDINGS, Options
+from edge_agent.recordings import RECORDINGS
 from edge_agent.recordings.process import read_here
 from schemas.errors import GlassfleetError
 from tests.support.vehicle.recordings import DBC, DRIVE, mf4, write_log
@@ -95,7 +95,7 @@ def test_logs_and_databases(tmp_path):
         source, database = (log, path) if ending in {".dbc", ".kcd", ".sym"} else (path, dbc)
         try:
             with in_time():
-                list(read_here("bus", source, Options((database,)), Counter()))
+                list(read_here("bus", source, [database], Counter()))
             ends["read"] += 1
         except GlassfleetError as fault:
             signal.alarm(0)
@@ -119,7 +119,7 @@ def test_measurements(tmp_path):
         path: Path = tmp_path / "damaged.mf4"
         path.write_bytes(damaged(draw, draw.choice([whole, buses])))
         try:
-            list(RECORDINGS[".mf4"](path, Options(), Counter()))
+            list(RECORDINGS[".mf4"](path, [], Counter()))
             ends["read"] += 1
         except GlassfleetError as fault:
             ends["refused"] += 1

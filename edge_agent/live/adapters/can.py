@@ -103,6 +103,8 @@ def _decoded(asked: Asked, databases: Databases, found: list[can.Message]) -> It
                 continue
             for signal in decode(Path(asked.source), [frames], databases, Counter()):
                 name = _name(signal.name, frames.frame_id, asked.signals)
+                if name:
+                    asked.units[name] = signal.unit
                 for at, value in zip(signal.time.tolist(), signal.value.tolist(), strict=True) if name else ():
                     values[at][name] = value
         except DataError as fault:

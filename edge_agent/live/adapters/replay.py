@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Adapter, Asked, Sample
-from edge_agent.recordings import RECORDINGS, Options, Recording
+from edge_agent.recordings import RECORDINGS, Recording
 from edge_agent.sources import SPLIT, read_table
 from glassfleet.data.clock import cleaned_together
 from schemas.errors import UsageError
@@ -32,6 +32,7 @@ def read(asked: Asked) -> Iterator[Sample | str]:
     if reader is not None:
         return _paced(asked, _recorded(reader, Path(path), query, asked))
     table = read_table(Path(asked.source), missing=None)  # the model says which cells may be empty
+    asked.units.update(table.units)
     names = [name for name in table.names if name != SPLIT]
     columns = [table.column(name).tolist() for name in names]
     rows = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
@@ -41,11 +42,12 @@ def read(asked: Asked) -> Iterator[Sample | str]:
 def _recorded(reader: Recording, path: Path, query: str, asked: Asked) -> Iterator[Sample]:
     """Yield a recording's samples in the order of its drives and times."""
     options = parse_qs(query)
-    databases = tuple(Path(file) for file in options.pop("database", []))
+    databases = [Path(file) for file in options.pop("database", [])]
     if options:
         raise UsageError(f"--source {asked.source}: write {path}?database=FILE, if it is of a bus")
-    read = reader(path, Options(databases), Counter())
+    read = reader(path, databases, Counter())
     signals = [signal for signal in read if not asked.signals or signal.name in asked.signals]
+    asked.units.update({signal.name: signal.unit for signal in signals})
     clean = cleaned_together([signal.time for signal in signals], _NO_GAP)
     whose = np.repeat(np.arange(len(signals)), [each.time.size for each in clean])
     places = np.concatenate([np.arange(each.time.size) for each in clean] or [np.zeros(0, np.int64)])

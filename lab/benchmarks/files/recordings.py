@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.recordings import RECORDINGS, Options
+from edge_agent.recordings import RECORDINGS
 from lab.benchmarks.measure import print_table, timed
 
 FRAMES, SAMPLES = 1_000_000, 100_000
@@ -76,7 +76,7 @@ def _measurement(path: Path) -> None:
 
 
 def _ours(path: Path, database: Path) -> None:
-    for signal in RECORDINGS[path.suffix](path, Options((database,)), Counter()):
+    for signal in RECORDINGS[path.suffix](path, [database], Counter()):
         assert len(signal.value)
 
 

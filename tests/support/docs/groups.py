@@ -36,6 +36,7 @@ MARKS = {
     "docs/howto/secure-fleet.md:secure": [pytest.mark.slow],
     "docs/reference/http-api.md:http": [pytest.mark.slow],
     "docs/tutorial/first-fleet.md:first-fleet": [pytest.mark.slow],
+    "docs/tutorial/recorded-drives.md:recorded": [pytest.mark.slow],
 }
 """What an example needs, beyond the programs that it types."""
 CLONES = {"docs/howto/add-a-live-source.md:live", "docs/howto/add-a-scheme.md:scheme"}
@@ -59,7 +60,7 @@ SAYS = {
     ],
     "docs/howto/reproduce-the-papers.md:papers": ["weather_izmir", "mortgage"],
     "docs/howto/reproduce-the-papers.md:table": ["frt-accuracy"],
-    "README.md:apart": ["rule ", "displayed_in_3s_share"],
+    "README.md:apart": ["rule ", "THEN fuel = "],
     "README.md:estimators": ["FuzzyTreeRegressor: R2 0.48", "IF age is below"],
     "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.10659"],
     "docs/howto/secure-fleet.md:secure": [
@@ -81,6 +82,7 @@ PARTS = {
         "docs/howto/real-broker.md:broker",
         "docs/howto/your-own-data.md:own-data",
         "docs/tutorial/first-fleet.md:first-fleet",
+        "docs/tutorial/recorded-drives.md:recorded",
     ],
     "operators": [
         "docs/explanation/model-registry.md:registry",

@@ -9,6 +9,7 @@ import pytest
 
 from broker.memory import Saved
 from broker.port import Message
+from console.run.follow import not_asked_lines
 from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
 from schemas import codec
@@ -36,6 +37,29 @@ def test_coordinator_publishes_a_model_that_equals_the_central_one() -> None:
     assert order == [TOPICS.model_version("m", 1), TOPICS.model_current("m")]
     document = fleet.core.runs.document("r1")
     assert (document["outcome"], document["model"]["digest"]) == ("finished", record.digest)
+
+
+def test_record_says_which_rows_its_vehicles_held_back() -> None:
+    fleet = Fleet()
+    for agent, how in (("a", "drives"), ("b", "rows"), ("c", "drives"), ("d", "")):
+        fleet.birth(agent, held_back=how)
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    fleet.finish("a", "b", "c", "d")
+    assert fleet.record().parameters["held_back"] == {"drives": 2, "rows": 1}
+
+
+def test_run_that_has_ended_names_who_was_not_asked_and_why() -> None:
+    fleet = Fleet()
+    fleet.birth("a", "b")
+    fleet.birth("c", kinds=["words", "numbers"])
+    fleet.core.start_run(toy_spec())
+    fleet.hub.pump()
+    fleet.finish("a", "b")
+    document = fleet.core.runs.document("r1")
+    assert document["cohort"] == ["a", "b"]
+    assert document["agents"]["c"] == {"status": "idle", "reason": "has words in 'x', where most have numbers"}
+    assert not_asked_lines(document) == ["  not asked, as it has words in 'x', where most have numbers: c"]
 
 
 def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -> None:

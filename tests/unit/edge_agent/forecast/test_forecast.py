@@ -37,6 +37,7 @@ from schemas.documents import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord
+from tests.support import sample_models
 from tests.support.agent_bench import record_of, write_rows
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
@@ -83,7 +84,14 @@ class Bench:
     """A forecaster with a model folder, a log and a clock that is moved by hand."""
 
     def __init__(
-        self, folder: Path, *, alert: str | None = None, every: float = 1.0, data: Path | None = None, say: Any = SAY
+        self,
+        folder: Path,
+        *,
+        alert: str | None = None,
+        every: float = 1.0,
+        data: Path | None = None,
+        say: Any = SAY,
+        units: dict[str, str] | None = None,
     ) -> None:
         self.models = folder / "models"
         self.models.mkdir(exist_ok=True)
@@ -92,7 +100,7 @@ class Bench:
         self.now = 100.0
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
-            Rows(None),
+            Rows(None, units=units),
             LiveFeatures(),
             ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
             self.log,
@@ -122,6 +130,18 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+def test_forecaster_makes_no_forecast_of_rows_in_another_unit_than_the_models(tmp_path):
+    units = {"speed": "km/h"}
+    bench = Bench(tmp_path, units=units)
+    bench.keep(record_of(sample_models.model("dp_tree").to_document()))
+    sample = dict.fromkeys(sample_models.NAMES, 1.0)
+    assert bench.forecast(sample) is None
+    assert bench.forecaster.other_unit.startswith("'speed' is in km/h here, and the model has it in m/s")
+    assert bench.forecaster.counts["other-unit"] == 1
+    units["speed"] = "m/s"
+    assert bench.made(sample).name == "m"
 
 
 def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(bench):

@@ -74,9 +74,6 @@ def test_names_and_units_come_from_a_catalogue(world, tmp_path):
     (tmp_path / "p.toml").write_text(short)
     assert world(*given).exit_code == 0
     assert parquet.read_table(tmp_path / "d.parquet").column_names[-1] == "speed"
-    (tmp_path / "p.toml").write_text(plan.replace('unit = "km/h"', 'unit = "m/s"'))
-    with pytest.raises(Exception, match=r"column 'Speed' cannot be Vehicle.Speed: .* are not at most 60 m/s"):
-        world(*given)
     with pytest.raises(Exception, match=r"the plan has paths of a catalogue: name it with --vss"):
         world(*given[:3], "--plan", "p.toml")
 
@@ -88,6 +85,57 @@ def test_a_text_gets_names_and_units_of_a_catalogue_too(world, tmp_path):
     table = parquet.read_table(tmp_path / "a.parquet")
     assert table.column("Vehicle.Speed").to_pylist() == pytest.approx([10.0, 20.0, 25.0])
     assert json.loads(table.schema.metadata[b"glassfleet_units"]) == {"Vehicle.Speed": "m/s"}
+    (tmp_path / "p.toml").write_text((tmp_path / "p.toml").read_text().replace('unit = "km/h"', 'unit = "m/s"'))
+    with pytest.raises(Exception, match=r"column 'Speed \[km/h\]' cannot be Vehicle.Speed: .* are not at most 60 m/s"):
+        world("a.csv", "--vss", "vss.json", "--plan", "p.toml")
+
+
+def test_a_vehicle_whose_files_tell_another_unit_gets_the_plans(world, tmp_path):
+    """A recording, and a text with its units under the names."""
+    given = ("--target", "Speed", "--plan", "p.toml", "--out", "d.csv")
+    assert world("first.blf", "--database", "bus.dbc", *given).exit_code == 0
+    usual = (tmp_path / "d.csv").read_text()
+    (tmp_path / "mph.dbc").write_text(DBC.replace('[0|250] "km/h"', '[0|250] "mph"'), encoding="utf-8")
+    done = world("first.blf", "--database", "mph.dbc", *given)
+    assert "Speed converted from mph to km/h" in done.output
+    speeds = [
+        [float(line.split(",")[-1]) for line in text.splitlines()[1:]]
+        for text in (usual, (tmp_path / "d.csv").read_text())
+    ]
+    assert speeds[1] == pytest.approx([speed * 1.609344 for speed in speeds[0]])
+    (tmp_path / "bar.dbc").write_text(DBC.replace('[0|250] "km/h"', '[0|250] "bar"'), encoding="utf-8")
+    with pytest.raises(Exception, match="'Speed' is in bar here, and the plan says km/h: bar is a unit of pressure"):
+        world("first.blf", "--database", "bar.dbc", *given)
+
+    rows = "".join(f"{n},{n % 7},{n % 5 * 36}\n" for n in range(40))
+    for name, unit in (("a.csv", "km/h"), ("b.csv", "m/s")):
+        (tmp_path / name).write_text(f"t,x,Speed\ns,-,{unit}\n{rows}")
+        assert world(name, "--plan", "q.toml", "--out", name.replace(".csv", ".parquet")).exit_code == 0
+    one, two = (parquet.read_table(tmp_path / name).column("Speed").to_pylist() for name in ("a.parquet", "b.parquet"))
+    assert two == pytest.approx([3.6 * speed for speed in one])
+
+
+def test_rows_take_statistics_of_signals_over_time(world, tmp_path):
+    """What [time.inputs] may take of a signal, of a text with one signal a row; nothing comes from a row's future."""
+    lines = [(n / 2, "v", n * n) for n in range(9)] + [(n + 0.75, "y", n) for n in range(4)]
+    (tmp_path / "a.csv").write_text("t,signal,value\n" + "".join(f"{t},{s},{v}\n" for t, s, v in sorted(lines)))
+    takes = ("last", "interpolated", "mean", "min", "max", "slope", "count")
+    (tmp_path / "p.toml").write_text(
+        'target = "y"\nlong = { signal = "signal", value = "value" }\nclock = { from = "t" }\n'
+        '[time]\ncolumn = "t"\nrows = "y"\ndrive = ""\nstart = 0\n[time.inputs]\n'
+        + "".join(f'{take} = {{ signal = "v", take = "{take}", seconds = 1.25 }}\n' for take in takes)
+        + 'y = { signal = "y", seconds = 1 }\n[columns]\nv = { unit = "m" }\ny = {}\n'
+    )
+    assert world("a.csv", "--plan", "p.toml", "--out", "a.parquet").exit_code == 0
+    table = parquet.read_table(tmp_path / "a.parquet")
+    rows = table.to_pylist()
+    assert [row["t"] for row in rows] == [0.75, 1.75, 2.75, 3.75]
+    assert {take: rows[2][take] for take in takes} == pytest.approx(
+        {"last": 25, "interpolated": 9, "mean": 20.5, "min": 16, "max": 25, "slope": 18, "count": 2}
+    )
+    assert rows[0]["interpolated"] is None
+    units = json.loads(table.schema.metadata[b"glassfleet_units"])
+    assert (units["last"], units["slope"], "count" in units) == ("m", "m/s", False)
 
 
 def test_measurements_need_no_database(world, tmp_path):

@@ -14,7 +14,7 @@ from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
-from edge_agent.recordings import RECORDINGS, Options
+from edge_agent.recordings import RECORDINGS
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.cells import is_empty
 from glassfleet.data.clock import cleaned_together
@@ -92,7 +92,7 @@ def test_bus_its_recording_replayed_and_its_recording_imported_give_the_same_row
     samples.close()
 
     databases = (tmp_path / "car.dbc",)
-    found = {signal.name: signal for signal in RECORDINGS[".log"](log, Options(databases), Counter())}
+    found = {signal.name: signal for signal in RECORDINGS[".log"](log, databases, Counter())}
     clean = cleaned_together([signal.time for signal in found.values()], PLAN.gap)
     series = {
         name: Series(each.time, signal.value, each.drive)

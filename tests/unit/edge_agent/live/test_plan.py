@@ -14,6 +14,7 @@ from edge_agent.live.port import Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_table
+from edge_agent.sources.readers import locate
 from edge_agent.sources.window import WindowStore
 from glassfleet.data.cells import MISSING, is_empty
 from schemas.errors import DataError, UsageError
@@ -31,7 +32,7 @@ cut = "ms"
 
 [columns]
 speed = { take = "number", from = "Speed" }
-load = { take = "number", cut = "%" }
+load = { take = "number", cut = "%", unit = "%" }
 code = { take = "hex" }
 open = { take = "truth", true = ["yes"], false = ["no"] }
 gear = { take = "text", missing = ["SNA"] }
@@ -111,6 +112,9 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
         == 0
     )
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
+    place = locate(tmp_path / "b.window")
+    units = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
+    assert units == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
 
 
 CATALOGUE = {
@@ -181,10 +185,44 @@ def test_value_that_is_not_what_the_plan_says_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
+    ("clock", "sample", "seconds"),
+    [
+        ('from = "at"\nform = "dmy"', {"at": "01.03.2026 08:00"}, 1772352000),
+        ('from = "at"\nform = "mdy"', {"at": "3/1/2026 8:00 PM"}, 1772395200),
+        ('from = "at"\nof_day = "of"\nform = "date dmy"', {"at": "01.03.2026", "of": "08:00:05"}, 1772352005),
+        ('from = "at"\nform = "ymd"', {"at": "2026-03-01T08:00:00+01:00"}, 1772348400),
+        ('from = "at"\nform = "dmy"', {"at": "2026/03/01"}, None),
+        ('from = "at"\nof_day = "of"\nform = "date dmy"', {"at": "01.03.2026"}, None),
+    ],
+)
+def test_clock_is_read_as_in_files(clock: str, sample: dict[str, Any], seconds: float | None, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(f"[clock]\n{clock}\n[columns]\na = {{}}\n")
+    live = LivePlan.read(str(tmp_path / "plan.toml"))
+    if seconds is None:
+        with pytest.raises(ValueError, match="is no time as the plan says"):
+            live.taken(Sample({**sample, "a": 1}))
+    else:
+        assert live.taken(Sample({**sample, "a": 1})).time == seconds
+
+
+def test_values_in_another_unit_than_the_plans_are_converted(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text('[columns]\na = { from = "Speed", unit = "km/h" }\nb = { unit = "K" }\n')
+    units = {"Speed": "mph"}
+    rows = Rows(LivePlan.read(str(tmp_path / "plan.toml")), units=units)
+    units["b"] = "degC"  # told by a later sample
+    assert rows.push(Sample({"Speed": 100, "b": 20})) == [pytest.approx({"a": 160.9344, "b": 293.15})]
+    assert rows.units == {"a": "km/h", "b": "K"}
+    units["b"] = "bar"
+    with pytest.raises(ValueError, match="'b' is in bar here, and the plan says K"):
+        rows.push(Sample({"b": 20}))
+
+
+@pytest.mark.parametrize(
     ("text", "fault", "words"),
     [
         ("target = 1", DataError, "not a plan"),
         ("", UsageError, "names neither columns nor"),
+        ('[clock]\nfrom = "t"\nform = "clock"\n[columns]\na = {}', UsageError, "its clock tells no date"),
         ('[columns]\na = { take = "?" }', UsageError, "decide these lines first: columns.a"),
         (
             '[time]\nrows = "a"\n[time.inputs]\na = { signal = "a", seconds = 1 }\n[columns]\nb = {}',

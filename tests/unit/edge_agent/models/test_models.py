@@ -19,7 +19,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.numerics.paired import difference
 from schemas.envelope import Envelope
-from schemas.errors import StorageError
+from schemas.errors import DataError, StorageError
 from schemas.messages import Evaluation, Former, ModelPointer, Trial
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
@@ -105,6 +105,15 @@ def test_agent_tells_its_scores_again_when_a_new_coordinator_comes(bench):
     assert bench.coordinator.bodies(Evaluation) == [scores]
     comes("second")
     assert bench.coordinator.bodies(Evaluation) == [scores, scores]
+
+
+def test_vehicle_with_a_column_in_another_unit_scores_no_model():
+    record = record_of(sample_models.model("dp_tree").to_document())
+    X = sample_models.rows(90, seed=3)
+    train = test = Dataset(sample_models.NAMES, "quality", X, np.array(["bad", "good"])[np.arange(90) % 2])
+    with pytest.raises(DataError, match="'speed' is in km/h here, and the model has it in m/s"):
+        next(Evaluator(train, test, units={"speed": "km/h"}).steps(record))
+    assert next(Evaluator(train, test, units={"speed": "mps", "load": "%"}).steps(record)) is None  # another spelling
 
 
 def test_vehicle_counts_its_test_rows_by_what_they_are_and_what_the_model_says():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.recordings import RECORDINGS, Options, Signal
+from edge_agent.recordings import RECORDINGS, Signal
 from edge_agent.recordings.process import read_here
 from tests.support.vehicle.recordings import DBC
 
@@ -36,9 +36,9 @@ def read_apart() -> Read:
 
 
 def _reader(reader: Callable[..., Any]) -> Read:
-    def read(path: Path, *databases: Path, **options: Any) -> tuple[dict[str, Signal], dict[str, int]]:
+    def read(path: Path, *databases: Path) -> tuple[dict[str, Signal], dict[str, int]]:
         left_out: Counter[str] = Counter()
-        signals = list(reader(path, Options(databases, **options), left_out))
+        signals = list(reader(path, databases, left_out))
         names = [signal.name for signal in signals]
         assert len(set(names)) == len(names)
         return dict(zip(names, signals, strict=True)), {why: number for why, number in left_out.items() if number}

@@ -40,12 +40,12 @@ LOGS = {
     "text.blf": (b"date Mon Jan 1 10:00:00 2024\n", "does not begin with LOGG"),
     "head.blf": (b"LOGG" + bytes(20), "is cut, or damaged, in its first bytes"),
     "size.blf": (b"LOGG" + b"\xff" * 300, "is cut, or damaged, in its first bytes"),
-    "circle.blf": (blf(struct.pack("<4sHHLL", b"LOBJ", 32, 1, 0, 1) + bytes(64)), "1 objects that are damaged"),
-    "other.blf": (blf(struct.pack("<4sHHLL", b"LOBJ", 32, 1, 48, 20) + bytes(32)), "1 objects that are no fram"),
+    "circle.blf": (blf(struct.pack("<4sHHLL", b"LOBJ", 32, 1, 0, 1) + bytes(64)), "1 damaged object"),
+    "other.blf": (blf(struct.pack("<4sHHLL", b"LOBJ", 32, 1, 48, 20) + bytes(32)), "1 object without a fram"),
     "bomb.blf": (blf(bytes(1 << 27), method=2), "unpacks to more than 64 MB"),
-    "cut.blf": (blf(bytes(5000), method=2)[:-9], "1 containers cut at the end"),
+    "cut.blf": (blf(bytes(5000), method=2)[:-9], "1 container cut at the end"),
     "packed.blf": (blf(b"no zlib at all").replace(b"\x00\x00no", b"\x02\x00no"), "no frames of data in it"),
-    "method.blf": (blf(bytes(64), method=77), "1 containers that are damaged"),
+    "method.blf": (blf(bytes(64), method=77), "1 damaged container"),
 }  # fmt: skip
 """Files that are no logs of a bus; all end with exit code 3."""
 

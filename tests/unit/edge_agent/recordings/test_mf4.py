@@ -91,7 +91,7 @@ def test_what_is_no_signal_over_time_is_counted(save, read, tmp_path):
     path = save([signal(np.zeros((3, 4), dtype="u1"), [0, 1, 2], "bytes"), signal([1, 2, 3], [0, 1, 2], "speed")])
     signals, left_out = read(path)
     assert list(signals) == ["speed"]
-    assert left_out == {"channels that are arrays, bytes or structures": 1}
+    assert left_out == {"channels of arrays, bytes or structures": 1}
     path.write_bytes(mf4(RECORDS, sync=2))
     with pytest.raises(DataError, match="no samples in it"):
         read(path)
@@ -110,7 +110,7 @@ def test_cut_in_its_samples_it_is_read_up_to_there(tmp_path, read):
         number = (len(whole) - cut - begin) // 14
         for name in ("speed", "rpm"):
             np.testing.assert_array_equal(signals[name].value, every[name].value[:number])
-        assert left_out == {"ends of files that were cut": 1, "records cut at the end": len(RECORDS) - number}
+        assert left_out == {"ends cut off": 1, "records cut at the end": len(RECORDS) - number}
 
 
 def test_more_records_said_than_there_are(tmp_path, read):

@@ -103,7 +103,7 @@ def test_source_says_so_when_a_file_is_not_there_or_a_directory_or_no_gzip_and_t
         read_source(path)
     whole = write("a,y\n" + "".join(f"{index * 3},{index * 7}\n" for index in range(2000)), "data.csv.gz")
     whole.write_bytes(whole.read_bytes()[:-100])
-    assert "compressed files that end early left out" in read_source(whole).notes[0]
+    assert "1 compressed file cut short left out" in read_source(whole).notes[0]
 
 
 def test_source_reads_parquet_or_names_the_command_that_makes_it_possible(tmp_path, monkeypatch):

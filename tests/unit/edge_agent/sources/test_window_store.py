@@ -32,6 +32,14 @@ def test_window_keeps_the_newest_rows_when_more_come(tmp_path: Path) -> None:
     assert WindowStore.open(tmp_path / "w.window").limits == (10, 0.0)  # a restarted collector keeps the bound
 
 
+@pytest.mark.parametrize("categories", [False, True])
+def test_window_with_one_signal_a_row_is_refused(tmp_path: Path, *, categories: bool) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"name": name, "value": n, "timestamp": n} for n in range(30) for name in ("speed", "fuel")])
+    with pytest.raises(DataError, match="each row has one signal"):
+        read_source(tmp_path / "w.window", categories=categories)
+
+
 def test_window_lets_rows_go_by_age_also_when_nothing_comes(tmp_path: Path) -> None:
     now = [1000.0]
     store = WindowStore(tmp_path / "w.window", max_seconds=60, clock=lambda: now[0])
