@@ -266,6 +266,8 @@ class Coordinator:
         champion = self.models.champion(spec.model)
         if spec.private is not None:
             start = self._private_start(start, champion)
+        elif champion is not None and not champion.is_private and spec.participation == "cohort":
+            start = replace(start, champion=champion.document)
         policy = spec.policy.with_quorum(len(self._counted(start, champion)))
         start = replace(start, spec=start.spec.model_copy(update={"policy": policy}))
         self._apply([(spec.run, start)])

@@ -5,7 +5,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -18,6 +18,8 @@ from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
+from glassfleet.data.domain import Domain
+from glassfleet.explain.moved import moved
 from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, NotFoundError, UsageError
@@ -99,13 +101,13 @@ class Registry:
         """Register the model of a finished run; the same run gets the same version again, however often."""
 
         def make(version: int) -> tuple[str, bytes]:
-            record = self._record(effect, state, version, parents)
+            record = self._record(effect, state, version, parents, drift)
             return record.digest, record.to_bytes()
 
         # Before the transaction: it holds the database.
         known = (model for model in self.journal.models(effect.name) if not model.is_damaged)
         earlier = [model for model in known if model.run != effect.run]
-        parents = [earlier[-1].digest] if earlier else []
+        parents, drift = [earlier[-1].digest] if earlier else [], self._drift(state, earlier)
 
         return self.journal.add_model(effect.name, effect.run, make)
 
@@ -193,9 +195,24 @@ class Registry:
 
     def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
         """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
-        return self._record(effect, state, LONGEST, ["0" * 64])
+        known = self.journal.models(effect.name) if state.drift else []
+        drift = self._drift(state, [each for each in known if each.run != effect.run and not each.is_damaged])
+        return self._record(effect, state, LONGEST, ["0" * 64], drift)
 
-    def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
+    def _drift(self, state: RunState, earlier: Sequence[StoredModel]) -> dict[str, Any]:
+        """Return how far the version in use has moved tonight, and what that means after the nights before."""
+        if not state.drift or state.champion is None:
+            return {}
+        digests, of = [each.digest for each in earlier], state.drift["of"]
+        later = earlier[digests.index(of) + 1 :] if of in digests else []
+        told = [(record.created, record.parameters) for record in (ModelRecord.load(each.record) for each in later)]
+        now = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
+        domain = Domain.from_document(state.champion["domain"])
+        return {**state.drift, "moved": moved([*told, (now, {"drift": state.drift})], of, domain)}
+
+    def _record(
+        self, effect: Publish, state: RunState, version: int, parents: list[str], drift: Mapping[str, Any]
+    ) -> ModelRecord:
         document = effect.model.to_document()
         return self._written(
             name=effect.name,
@@ -218,6 +235,7 @@ class Registry:
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
                 **recorded(state.summary, state.errors),
+                **({"drift": drift} if drift else {}),
             },
             training=_training(state),
         )
