@@ -266,7 +266,8 @@ class Coordinator:
                 "cancel it"
             )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
+        window = spec.window and spec.window.started(self.timeline.wall())
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "window": window})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         champion = self.models.champion(spec.model)

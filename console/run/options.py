@@ -18,7 +18,7 @@ SECTIONS = {
     "What is learned": ("scheme", "parameters", "features", "target", "domain_file", "bounds_file", "memory_file"),
     "What others may see": ("exact", "private", "floor", "company", "support"),
     "Which vehicles": (
-        *("min_agents", "target_agents", "sample", "without", "readmit", "max_rows_each"),
+        *("min_agents", "target_agents", "sample", "without", "readmit", "max_rows_each", "last", "time"),
         *("participation", "gather_agents", "gather_timeout"),
     ),
     "Rounds": ("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
@@ -63,6 +63,8 @@ class RunOptions(CoordinatorOptions):
     without: tuple[str, ...]
     readmit: tuple[str, ...]
     max_rows_each: int | None
+    last: str | None
+    time: str
     features: str | None
     target: str | None
     domain_file: Path | None
@@ -159,6 +161,18 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="At most so many rows of each vehicle count. Default: five times the median, from five vehicles on.",
+    ),
+    click.option(
+        "--last",
+        metavar="ROWS|DAYS",
+        help="Only the last rows of each vehicle count: so many (5000), or those of so many days (7d). Default: all.",
+    ),
+    click.option(
+        "--time",
+        default="",
+        metavar="COLUMN",
+        help="With --last in days: the column that tells when a row was, in seconds since 1970. Default: the only one "
+        "of such a name.",
     ),
     click.option("--features", metavar="A,B,...", help="Input columns. Default: those that the agents offer."),
     click.option("--target", metavar="COLUMN", help="Target column. Default: the agents' target."),

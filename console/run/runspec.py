@@ -50,6 +50,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "target": options.target,
         "seed": options.seed,
         "max_rows_each": options.max_rows_each,
+        "window": window_of(options.last, options.time),
         "without": list(options.without),
         "readmit": list(options.readmit),
     }
@@ -71,6 +72,20 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
     if options.memory_file is not None:
         spec["memory"] = memory_file(options.memory_file).to_document()
     return spec
+
+
+def window_of(text: str | None, time: str) -> dict[str, Any] | None:
+    """Read ``--last``: so many rows, or days with a d; raises UsageError."""
+    if text is None:
+        if time:
+            raise UsageError("--time goes with --last")
+        return None
+    number = text.removesuffix("d")
+    try:
+        window: dict[str, Any] = {"rows": int(number)} if number == text else {"days": float(number)}
+    except ValueError:
+        raise UsageError(f"--last {text!r}: write a number of rows (5000) or of days (7d)") from None
+    return window | ({"time": time} if time else {})
 
 
 def memory_file(path: Path) -> Memory:
