@@ -33,6 +33,7 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
+from glassfleet.data.recent import recent
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.scheme import Task
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
@@ -202,6 +203,11 @@ class Effects:
             self._private.choose(run, job.request)
             try:
                 rows = self._private.rows(run, job.request, self._source.current().train)
+                if job.request.window is not None and not self._answerer.has_snapshot(run):
+                    rows = recent(rows, job.request.window)
+                    self._log.info(
+                        "window", run=run, rows=rows.rows, **job.request.window.model_dump(exclude_none=True)
+                    )
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)

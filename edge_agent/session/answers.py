@@ -89,6 +89,10 @@ class Answerer:
         """Return the rows that `run` is answered from; raises StorageError."""
         return self._snapshots.of_run(run, rows)
 
+    def has_snapshot(self, run: str) -> bool:
+        """Whether the rows that `run` is answered from are chosen already."""
+        return self._snapshots.path(run).exists()
+
     def drop(self, run: str) -> None:
         """Forget the rows of a run that is over."""
         self._private.end(run)
