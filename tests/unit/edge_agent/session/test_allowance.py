@@ -20,16 +20,19 @@ class Clock:
 
 def test_allowance_counts_over_a_kill_and_begins_anew_with_the_month(tmp_path: Path) -> None:
     clock, path = Clock(), tmp_path / "spent.sqlite"
-    Allowance(path, Monthly(megabytes=1.0), clock).spend("r1", size=1_200_000, seconds=3.0, answers=1)  # never closed
-    again = Allowance(path, Monthly(megabytes=1.0), clock)
-    with pytest.raises(OverBudgetError, match=r"gave 1.2 of 1 MB of the month .*more from 2026-12-01 on"):
+    limits = Monthly(megabytes=2.0)
+    killed = Allowance(path, limits, clock)
+    for run in ("r0", "r1"):
+        killed.spend(run, size=1_100_000, seconds=1.5, answers=1)
+    again = Allowance(path, limits, clock)
+    with pytest.raises(OverBudgetError, match=r"gave 2.2 of 2 MB of the month .*more from 2026-12-01 on"):
         again.check("r1")
     clock.now += 3 * DAY
     again.check("r1")
     clock.now -= 2 * DAY  # a clock that jumps back finds what was spent
     assert again.why_not(OTHER).startswith("over-budget: ")
     again.close()
-    assert read(path) == [{"month": "2026-11", "megabytes": 1.2, "seconds": 3.0}]
+    assert read(path) == [{"month": "2026-11", "megabytes": 2.2, "seconds": 3.0}]
 
 
 @pytest.mark.parametrize(("limits", "word"), [(Monthly(megabytes=1.0), "MB"), (Monthly(seconds=10.0), "seconds")])
