@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Gt
 
@@ -149,7 +149,7 @@ class Allowance:
         self._database.close()
 
 
-def read(path: Path) -> list[dict[str, object]]:
+def read(path: Path) -> list[dict[str, Any]]:
     """Return ``month``, ``megabytes`` and ``seconds`` of each month, the oldest first; raises StorageError."""
     if not path.exists():
         return []

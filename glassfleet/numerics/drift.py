@@ -204,8 +204,8 @@ class Memory:
         chance = np.sqrt(np.where(there, np.maximum(noise + variance, own), 1.0)) / spread
         margin = np.where(spread == 1.0, MARGINS[0], MARGINS[1])
         moved = (nights >= _NIGHTS) & there & (np.abs(since) > np.maximum(margin, _SURE * chance))
-        change, since = (np.clip(np.rint(GRID * each), -MOST, MOST).astype(np.int64) for each in (change, since))
-        return np.column_stack([there, change, change**2, since, moved, since * moved]).astype(np.int64)
+        step, steps = (np.clip(np.rint(GRID * each), -MOST, MOST).astype(np.int64) for each in (change, since))
+        return np.column_stack([there, step, step**2, steps, moved, steps * moved]).astype(np.int64)
 
     def to_value(self) -> dict[str, Any]:
         """Return it as JSON values."""
