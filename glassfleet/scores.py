@@ -207,7 +207,7 @@ class Scoring:
         :func:`glassfleet.intervals.counted`; of one vehicle's own answer no line of less than `FEWEST_ROWS` rows.
         ``beside/{other}`` (3,): 1 if this vehicle compared the finished model with the champion or a former one, how
         much worse it is, and the variance of that; ``before/{former}`` (3,): the same of a former one and the champion.
-        ``drift`` (lines and inputs of the champion, COLUMNS), see :meth:`glassfleet.numerics.drift.Memory.told`.
+        ``drift`` (lines and inputs of the champion, COLUMNS), see :meth:`glassfleet.numerics.drift.Memory.changes`.
         """
         domain, lines, watched = _domain(task), _lines(task, "lines"), _lines(task, "watched")
         size = len(domain.classes) + 1
@@ -256,7 +256,7 @@ def scored(
     deciding : ndarray of intp, shape (n,), or None
         Which rule of the finished model decides; None: its errors are counted over one line.
     drift : ndarray of int64, shape (lines and inputs of the champion, COLUMNS), or None
-        See `glassfleet.numerics.drift.Memory.told`; None: nothing is known.
+        See `glassfleet.numerics.drift.Memory.changes`; None: nothing is known.
 
     Raises
     ------
@@ -368,12 +368,12 @@ def _check_difference(totals: Sequence[int], most: int) -> None:
 
 
 def _check_drift(sums: NDArray[np.int64], most: int) -> None:
-    told, change, square, since, moved, of_moved = sums.T
-    if (told < 0).any() or (told > most).any() or (moved < 0).any() or (moved > told).any():
+    vehicles, change, square, since, moved, of_moved = sums.T
+    if (vehicles < 0).any() or (vehicles > most).any() or (moved < 0).any() or (moved > vehicles).any():
         raise ContributionError(f"drift is told by more than {most} vehicles, or moved on more than told")
-    if (np.abs(np.stack([change, since, of_moved])) > MOST * told).any() or (square > MOST**2 * told).any():
+    if (np.abs(np.stack([change, since, of_moved])) > MOST * vehicles).any() or (square > MOST**2 * vehicles).any():
         raise ContributionError(f"a vehicle's line moves by {MOST / GRID:g} at most")
-    if (change**2 > square * told).any():
+    if (change**2 > square * vehicles).any():
         raise ContributionError("changes whose squares are less than their mean's")
 
 

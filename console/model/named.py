@@ -129,5 +129,5 @@ def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, s
     record = registry.record(name, version)
     learned = catalogue.model_of(record)
     later = [each for (of, number), each in sorted(registry.records.items()) if of == name and number > record.version]
-    told = [drift for each in later if (drift := each.parameters.get("drift", {})).get("of") == record.digest]
-    return record, learned, registry.standing(name, record.version), told[-1]["moved"] if told else []
+    drifts = [drift for each in later if (drift := each.parameters.get("drift", {})).get("of") == record.digest]
+    return record, learned, registry.standing(name, record.version), drifts[-1]["moved"] if drifts else []

@@ -205,10 +205,10 @@ class Registry:
             return {}
         digests, of = [each.digest for each in earlier], state.drift["of"]
         later = earlier[digests.index(of) + 1 :] if of in digests else []
-        told = [(record.created, record.parameters) for record in (ModelRecord.load(each.record) for each in later)]
+        nights = [(record.created, record.parameters) for record in (ModelRecord.load(each.record) for each in later)]
         now = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
         domain = Domain.from_document(state.champion["domain"])
-        return {**state.drift, "moved": moved([*told, (now, {"drift": state.drift})], of, domain)}
+        return {**state.drift, "moved": moved([*nights, (now, {"drift": state.drift})], of, domain)}
 
     def _record(
         self, effect: Publish, state: RunState, version: int, parents: list[str], drift: Mapping[str, Any]

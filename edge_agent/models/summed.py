@@ -110,7 +110,7 @@ def _drift(document: Mapping[str, Any], train: Dataset, test: Dataset, watch: Wa
     if rows.rows:
         inputs = inputs_of(model, rows)
         watch.meet(digest, model, inputs, rows.y, predict_in_blocks(model, inputs))
-    return watch.told(digest)
+    return watch.changes(digest)
 
 
 def _of_other(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:

@@ -49,9 +49,9 @@ class Watch:
         tonight = figures(off, deciding, lines, (X[:, : len(low)] - low) / width, labels=labels)
         self.memory.meet(digest, self.run, tonight, is_private=self.is_masked)
 
-    def told(self, digest: str) -> NDArray[np.int64] | None:
+    def changes(self, digest: str) -> NDArray[np.int64] | None:
         """Return what is told of a model; None: nothing, as of one that a private run asked about, openly."""
-        return self.memory.told(digest, self.run) if self.is_masked or not self.memory.is_private(digest) else None
+        return self.memory.changes(digest, self.run) if self.is_masked or not self.memory.is_private(digest) else None
 
 
 class WatchStore:

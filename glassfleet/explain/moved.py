@@ -24,12 +24,12 @@ def moved(records: Iterable[tuple[str, Mapping[str, Any]]], digest: str, domain:
     domain : Domain
         Of the model.
     """
-    told = [(created, each["drift"]) for created, each in records if each.get("drift", {}).get("of") == digest]
-    if not told:
+    later = [(created, each["drift"]) for created, each in records if each.get("drift", {}).get("of") == digest]
+    if not later:
         return []
-    rules = int(told[-1][1]["rules"])
+    rules = int(later[-1][1]["rules"])
     lines = rules + len(domain.features)
-    nights = [(created, np.array(each["sums"], dtype=np.int64)) for created, each in told if each["rules"] == rules]
+    nights = [(created, np.array(each["sums"], dtype=np.int64)) for created, each in later if each["rules"] == rules]
     nights = [(created, sums) for created, sums in nights if sums.shape == (lines, COLUMNS)]
     return [
         _sentence(each, rules, domain, nights[each.since][0]) for each in drifted([sums for _, sums in nights], rules)
@@ -44,5 +44,5 @@ def _sentence(moved: Moved, rules: int, domain: Domain, since: str) -> str:
     else:
         name, way = domain.features[moved.line - rules].name, "higher" if moved.change > 0 else "lower"
         what = f"{name} is {way} by {abs(moved.change):.1f} standard deviations"
-    where = f"on {moved.moved} of {moved.told} vehicles" if moved.moved else f"over {moved.told} vehicles"
+    where = f"on {moved.moved} of {moved.vehicles} vehicles" if moved.moved else f"over {moved.vehicles} vehicles"
     return f"{what} than when the model was learned, {where}, since {since[:10]}"

@@ -3,7 +3,7 @@
 A line is a rule, or an input. Each night a vehicle has one figure a line, of its test rows: the logarithm of a rule's
 mean error, or an input's mean within the model's limits (`figures`). It remembers the figures of nights before
 (`Memory`) and tells by how much tonight's differs from their mean, and from the first night's, when the model was
-learned (`Memory.told`). So each vehicle is compared with itself, whoever else is there; and what is summed over
+learned (`Memory.changes`). So each vehicle is compared with itself, whoever else is there; and what is summed over
 vehicles are six small integers a line, no histogram: a cell of few rows would tell of them.
 
 **The detector** (`drifted`). The mean change over vehicles, over its standard error by the vehicles' own scatter, is a
@@ -100,7 +100,7 @@ def figures(off: Floats, line: NDArray[np.intp], lines: int, X: Floats, *, label
     >>> for night in range(3):
     ...     X = rng.uniform(0.0, 0.5, size=(400, 1)) + 0.3 * (night == 2)
     ...     memory.meet("model", f"run-{night}", figures(np.abs(rng.normal(size=400)), line, 1, X))
-    >>> memory.told("model", "run-2").tolist()   # the rule as ever, the input higher by two standard deviations
+    >>> memory.changes("model", "run-2").tolist()   # the rule as ever, the input higher by two standard deviations
     [[1, 1, 1, 1, 0, 0], [1, 118, 13924, 114, 0, 0]]
     """
     rows = np.bincount(line, minlength=lines).astype(np.float64)
@@ -187,7 +187,7 @@ class Memory:
         """Whether a private run ever asked about the model: of such nothing is told that is not masked."""
         return digest in self.models and self.models[digest].is_private
 
-    def told(self, digest: str, run: str) -> Ints | None:
+    def changes(self, digest: str, run: str) -> Ints | None:
         """Return what is told of a model that `meet` took figures of in this run, shape (L, `COLUMNS`); None: nothing.
 
         A line of which there were no figures before has zeros.
@@ -234,7 +234,7 @@ class Moved(NamedTuple):
     change : float
         Mean since the model was learned, over the vehicles that moved, or all: of the logarithm of a rule's error; of
         an input in its standard deviations.
-    moved, told : int
+    moved, vehicles : int
         On how many vehicles it is beyond chance (0: on none by itself), of how many that told.
     """
 
@@ -242,7 +242,7 @@ class Moved(NamedTuple):
     since: int
     change: float
     moved: int
-    told: int
+    vehicles: int
 
 
 def limit_of(lines: int) -> float:
@@ -277,13 +277,13 @@ def drifted(nights: Sequence[Ints], rules: int) -> list[Moved]:
     limit, values, crowds = limit_of(sums.shape[1]), _normal(sums), _crowds(sums)
     found = []
     for line in range(sums.shape[1]):
-        told, _, _, since, moved, of_moved = sums[-1, line].tolist()
-        change = since / (GRID * told) if told else 0.0
+        vehicles, _, _, since, moved, of_moved = sums[-1, line].tolist()
+        change = since / (GRID * vehicles) if vehicles else 0.0
         begin = _alarm((math.copysign(1.0, change) * values[:, line]).tolist(), limit)
         if abs(change) < MARGINS[line >= rules] or begin is None:
             begin = int(crowds[:, line].argmax()) if crowds[-1, line] else None
         if begin is not None:
-            found.append(Moved(line, begin, of_moved / (GRID * moved) if moved else change, moved, told))
+            found.append(Moved(line, begin, of_moved / (GRID * moved) if moved else change, moved, vehicles))
     return found
 
 
@@ -304,9 +304,11 @@ def _crowds(sums: Ints) -> NDArray[np.bool_]:
     """Return where more vehicles moved than do by chance, by night and line."""
     from scipy.special import bdtrc  # noqa: PLC0415  as above
 
-    told, moved = sums[:, :, 0], sums[:, :, 4]
-    by_chance = bdtrc(np.maximum(moved - 1, 0).astype(np.float64), told, _BY_CHANCE)
-    return np.asarray((moved > 0) & (told >= FEWEST_VEHICLES) & (by_chance < FALSE_ALARMS / (sums.shape[1] * MONTH)))
+    vehicles, moved = sums[:, :, 0], sums[:, :, 4]
+    by_chance = bdtrc(np.maximum(moved - 1, 0).astype(np.float64), vehicles, _BY_CHANCE)
+    return np.asarray(
+        (moved > 0) & (vehicles >= FEWEST_VEHICLES) & (by_chance < FALSE_ALARMS / (sums.shape[1] * MONTH))
+    )
 
 
 def _alarm(values: Iterable[float], limit: float) -> int | None:

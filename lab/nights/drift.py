@@ -68,7 +68,7 @@ class Vehicle:
         off = np.abs(noise[line] * rng.standard_t(5, size=self.rows))
         # The model's limits are four standard deviations from the middle.
         self.memory.meet("model", str(number), figures(off, line, RULES, (X + 4.0) / 8.0))
-        return self.memory.told("model", str(number))
+        return self.memory.changes("model", str(number))
 
 
 def simulated(vehicles: int, kind: Kind, seed: int) -> list[list[Moved]]:
@@ -88,10 +88,10 @@ def simulated(vehicles: int, kind: Kind, seed: int) -> list[list[Moved]]:
     ]
     nights, found = [], []
     for number in range(NIGHTS):
-        told = [each for vehicle in fleet if (each := vehicle.night(number, kind)) is not None]
+        answers = [each for vehicle in fleet if (each := vehicle.night(number, kind)) is not None]
         # A vehicle is away every tenth night.
-        told = [each for each in told if rng.random() > 0.1] or told
-        nights.append(np.sum(told, axis=0, dtype=np.int64).reshape(RULES + INPUTS, COLUMNS))
+        answers = [each for each in answers if rng.random() > 0.1] or answers
+        nights.append(np.sum(answers, axis=0, dtype=np.int64).reshape(RULES + INPUTS, COLUMNS))
         found.append(drifted(nights, RULES))
     return found
 

@@ -62,8 +62,9 @@ def test_ten_nights_of_real_processes_keep_their_promises(fleet: Fleet, tmp_path
         fleet.start(name)
     fleet.wait_until_all_work(120)
     asked(fleet, "/api/schedules", {"name": "nightly", "at": "* * * * *", "spec": SPEC})
-    faults = Counter()
-    begun, in_use = time.time(), {}
+    faults = Counter[str]()
+    begun = time.time()
+    in_use: dict[str, int] = {}
     for _ in range(NIGHTS):
         time.sleep(SECONDS - time.time() % SECONDS + chance.uniform(0, 6))
         victims = {chance.choice([COORDINATOR, STANDBY, "broker", *names]) for _ in range(2)}

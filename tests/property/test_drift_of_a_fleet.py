@@ -29,7 +29,7 @@ def test_fleet_tells_with_the_next_run_that_an_input_moved(state_dir):
     domain = pooled_domain(("a", "b"), "y", X, y)
     sim = Simulation(sources, state_dir)
     sim.begin(2)
-    told = []
+    drifts = []
     for night in range(4):
         for place, name in enumerate(VEHICLES):  # killed each night, with the rows of that day after it
             sim.kill_agent(name)
@@ -46,12 +46,12 @@ def test_fleet_tells_with_the_next_run_that_an_input_moved(state_dir):
         )
         assert sim.run_until_ended(sim.start_run(spec), within=100)["phase"] == "finished"
         sim.advance(130)  # the gate
-        told.append(sim.record("m").parameters.get("drift", {}))
-    assert told[0] == {}, "there is no model yet"
-    assert told[1]["moved"] == told[2]["moved"] == []
-    assert any(each.startswith("b is lower by 1") for each in told[3]["moved"]), told[3]
-    assert not any(each.startswith("a ") for each in told[3]["moved"])
-    assert all(line[0] <= len(VEHICLES) for line in told[3]["sums"])
+        drifts.append(sim.record("m").parameters.get("drift", {}))
+    assert drifts[0] == {}, "there is no model yet"
+    assert drifts[1]["moved"] == drifts[2]["moved"] == []
+    assert any(each.startswith("b is lower by 1") for each in drifts[3]["moved"]), drifts[3]
+    assert not any(each.startswith("a ") for each in drifts[3]["moved"])
+    assert all(line[0] <= len(VEHICLES) for line in drifts[3]["sums"])
     known = {each.digest: ModelRecord.load(each.record) for each in sim.journal.models("m")}
-    assert moved_since(sim.coordinator.registry, known[told[3]["of"]]) == told[3]["moved"]
-    assert len(str(told[3])) < 1200
+    assert moved_since(sim.coordinator.registry, known[drifts[3]["of"]]) == drifts[3]["moved"]
+    assert len(str(drifts[3])) < 1200

@@ -301,17 +301,17 @@ def test_scores_ask_and_sum_how_far_the_champion_moved_and_refuse_what_cannot_be
     task = SCORES.server.start(DRIFT, NUMBERS, 0).task
     shape = SCORES.layout(task)["drift"]
     assert shape == (2 + len(NUMBERS.features), COLUMNS)
-    told = np.zeros(shape, dtype=np.int64)
-    told[0] = 1, -12, 144, 20, 1, 20
+    own = np.zeros(shape, dtype=np.int64)
+    own[0] = 1, -12, 144, 20, 1, 20
     y = np.linspace(0.0, 1.0, 20)
-    answers = [scored(task, y, {"candidate": y}, drift=each) for each in (told, told, None)]
+    answers = [scored(task, y, {"candidate": y}, drift=each) for each in (own, own, None)]
     for each in answers:
         SCORES.server.check(task, each)
     drift = SCORES.server.reduce({"task": task.body}, answers).summary["drift"]
     assert drift["rules"] == 2
-    assert drift["sums"][0] == (2 * told[0]).tolist()
+    assert drift["sums"][0] == (2 * own[0]).tolist()
     for column, value in ((0, 2), (1, 5 * MOST), (1, 13), (2, 143), (3, MOST + 1), (4, 2), (5, -MOST - 1)):
-        false = told.copy()
+        false = own.copy()
         false[0, column] = value
         with pytest.raises(ContributionError):
             SCORES.server.check(task, scored(task, y, {"candidate": y}, drift=false))

@@ -275,9 +275,9 @@ def test_pages_say_for_whom_a_version_is_better_and_worse_than_the_one_before(fl
 def test_page_of_a_version_says_what_has_moved_since_by_the_newest_later_record(fleet: Fleet) -> None:
     assert "What has moved" not in fleet.page("/models/m/1")
     model = catalogue.load("frt").from_document(small_document(0.1))
-    for said in ("rule 3: its error is 20% larger", "<b>x0 is lower by 0.6 standard deviations"):
-        drift = {"of": fleet.records[0].digest, "rules": 1, "sums": [], "moved": [said]}
-        publish(fleet.service, model, "m", ["a"], run=f"r{len(said)}", drift=drift)
+    for words in ("rule 3: its error is 20% larger", "<b>x0 is lower by 0.6 standard deviations"):
+        drift = {"of": fleet.records[0].digest, "rules": 1, "sums": [], "moved": [words]}
+        publish(fleet.service, model, "m", ["a"], run=f"r{len(words)}", drift=drift)
     text = fleet.page("/models/m/1")
     assert "What has moved" in text
     assert "&lt;b&gt;x0 is lower by 0.6 standard deviations" in text

@@ -21,8 +21,8 @@ def night(day: int, rules: int, *lines: tuple[int, float, int], of: str = DIGEST
     sums[:, 2] = VEHICLES  # they scatter by a step
     for line, change, many in lines:
         step = round(change * GRID)
-        told = VEHICLES * step
-        sums[line] = VEHICLES, told, VEHICLES * step**2 + VEHICLES, told, many, many * step
+        total = VEHICLES * step
+        sums[line] = VEHICLES, total, VEHICLES * step**2 + VEHICLES, total, many, many * step
     return f"2026-11-{day:02}T02:00:00+00:00", {"drift": {"of": of, "rules": rules, "sums": sums.tolist()}}
 
 

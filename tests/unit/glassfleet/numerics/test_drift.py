@@ -33,15 +33,15 @@ def test_memory_tells_the_same_after_a_restart_however_often_it_is_asked() -> No
         tonight = figures(np.abs(rng.normal(size=100)), line, 2, rng.uniform(size=(100, 3)))
         before = json.dumps(memory.to_value())
         memory.meet("m", f"r{night}", tonight)
-        told = memory.told("m", f"r{night}")
+        sums = memory.changes("m", f"r{night}")
         for kept in (before, json.dumps(memory.to_value())):  # killed before it was kept, and after
             again = Memory.from_value(json.loads(kept))
             again.meet("m", f"r{night}", tonight)
-            assert str(again.told("m", f"r{night}")) == str(told)
+            assert str(again.changes("m", f"r{night}")) == str(sums)
             assert again.to_value() == memory.to_value()
-    assert told is not None
-    assert told.shape == (5, COLUMNS)
-    assert told[:, 0].all()
+    assert sums is not None
+    assert sums.shape == (5, COLUMNS)
+    assert sums[:, 0].all()
 
 
 def test_memory_tells_nothing_of_few_rows_nor_of_the_first_night_and_is_bounded() -> None:
@@ -49,9 +49,9 @@ def test_memory_tells_nothing_of_few_rows_nor_of_the_first_night_and_is_bounded(
     tonight = figures(np.ones(few.size), few, 1, np.random.default_rng(0).uniform(size=(few.size, 1)))
     for night in range(3):
         memory.meet("m", str(night), tonight)
-        told = memory.told("m", str(night))
-        assert told is not None
-        assert not told.any()
+        sums = memory.changes("m", str(night))
+        assert sums is not None
+        assert not sums.any()
     for number in range(KEPT + 5):
         memory.meet(str(number), "r", tonight)
     assert list(memory.models) == [str(number) for number in range(5, KEPT + 5)]
