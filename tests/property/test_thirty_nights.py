@@ -6,6 +6,9 @@ no gate passed.
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +49,7 @@ def in_use(sim: Simulation) -> dict[str, str]:
     return {name: ModelRecord.from_bytes(path.read_bytes()).digest for name, path in files.items() if path.exists()}
 
 
-def begun(state_dir, seed: int) -> Simulation:
+def begun(state_dir: Path, seed: int) -> Simulation:
     first = [rows(place, 0, 60) for place in range(len(VEHICLES))]
     X, y = np.concatenate([each.X for each in first]), np.concatenate([each.y for each in first])
     sim = Simulation(
@@ -61,6 +64,7 @@ def begun(state_dir, seed: int) -> Simulation:
         domain=pooled_domain(("a", "b"), "y", X, y),
         policy=RoundPolicy(min_agents=2, deadline=5, gather_agents=2, gather_timeout=120),
     )
+    assert sim.coordinator is not None
     document = spec.to_document() | {"run": ""}
     sim.coordinator.add_schedule(Schedule.from_document({"name": "nightly", "at": "0 * * * *", "spec": document}))
     return sim
@@ -89,9 +93,11 @@ def shaken(sim: Simulation, chance: random.Random, night: int) -> tuple[int, int
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
-    chance, sim, pointers, faults, jumps = random.Random(seed), begun(state_dir, seed), [], 0, 0
+    chance, sim, faults, jumps = random.Random(seed), begun(state_dir, seed), 0, 0
+    pointers: list[Any] = []
     for night in range(1, NIGHTS + 1):
         more = shaken(sim, chance, night)
+        assert sim.coordinator is not None
         faults, jumps = faults + more[0], jumps + more[1]
         retained = sim.hub.retained.get(sim.topics.model_current("m"))
         if retained is not None:
@@ -104,7 +110,8 @@ def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
     assert sim.counted_twice() == []
 
 
-def assert_one_champion(sim, pointers):
+def assert_one_champion(sim: Simulation, pointers: Sequence[Any]) -> None:
+    assert sim.coordinator is not None
     decisions = [each for each in sim.coordinator.registry.decisions("m") if each.kind == CURRENT]
     assert {each.body["cause"] for each in decisions} <= {"published", "promoted", "returned"}
     sequences = [each.body["sequence"] for each in decisions]
@@ -114,7 +121,8 @@ def assert_one_champion(sim, pointers):
     assert set(in_use(sim).values()) == {pointers[-1].digest}
 
 
-def assert_nights(sim, jumps):
+def assert_nights(sim: Simulation, jumps: int) -> None:
+    assert sim.coordinator is not None
     nights = sim.coordinator.schedules.document("nightly")["nights"]
     started = [each["run"] for each in nights if each["outcome"] == "started"]
     assert max(Counter(started).values()) == 1, "a night was doubled"
