@@ -47,6 +47,10 @@ def test_line_that_moved_is_told_with_size_place_and_day(rules, line, change, ma
 
 
 def test_nights_of_other_models_or_of_no_such_lines_are_left_out():
-    strange = ("2026-11-25T02:00:00+00:00", {"drift": {"of": DIGEST, "rules": 4, "sums": [[1, 2], [3, 4]]}})
-    nights = [night(20, 4), night(21, 4, (3, 1.0, 9), of="b" * 64), ("", {}), strange]
+    strange: tuple[str, dict[str, object]] = (
+        "2026-11-25T02:00:00+00:00",
+        {"drift": {"of": DIGEST, "rules": 4, "sums": [[1, 2], [3, 4]]}},
+    )
+    none: dict[str, object] = {}
+    nights = [night(20, 4), night(21, 4, (3, 1.0, 9), of="b" * 64), ("", none), strange]
     assert moved(nights, DIGEST, DOMAIN) == []
