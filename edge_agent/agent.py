@@ -40,8 +40,6 @@ from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import answered
-from edge_agent.models.watch import NAME as WATCHED
-from edge_agent.models.watch import WatchStore
 from edge_agent.session.allowance import NAME as SPENT
 from edge_agent.session.allowance import OTHER, Allowance
 from edge_agent.session.answers import DOMAIN, Answerer
@@ -61,6 +59,8 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.session.watched import NAME as WATCHED
+from edge_agent.session.watched import WatchStore
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue

@@ -69,8 +69,8 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
     TaskError
         The task is malformed.
     """
-    document, formers = task.body["model"], task.body.get("formers") or []
     asked = SCORES.layout(task)
+    document, formers = task.body["model"], task.body.get("formers") or []
     others = {"champion": task.body.get("champion"), **dict(zip(FORMERS, formers, strict=False))}
     forecasts: dict[str, NDArray[Any]] = {}
     deciding = None

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.storage import explained, replacing
 from glassfleet.intervals import WORST, TellsRule, lines_of, width_of
 from glassfleet.numerics.drift import Memory, figures
 from glassfleet.scheme import Model
-
-NAME = "drift.json"
-"""In the agent's directory."""
 
 
 @dataclass
@@ -52,26 +45,3 @@ class Watch:
     def changes(self, digest: str) -> NDArray[np.int64] | None:
         """Return what is told of a model; None: nothing, as of one that a private run asked about, openly."""
         return self.memory.changes(digest, self.run) if self.is_masked or not self.memory.is_private(digest) else None
-
-
-class WatchStore:
-    """The memory on disk. A file that cannot be read is begun anew: drift is then told from the next night on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def load(self) -> Memory:
-        """Return what is remembered; raises StorageError for a disk that cannot be read."""
-        try:
-            with explained("read", self._path):
-                content = self._path.read_bytes() if self._path.exists() else b"{}"
-            return Memory.from_value(json.loads(content))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return Memory()
-
-    def take(self, news: Mapping[str, Any]) -> None:
-        """Take over what is new, of `Memory.to_value`; raises StorageError."""
-        memory = self.load()
-        memory.take(Memory.from_value(news))
-        with replacing(self._path) as file:
-            file.write(json.dumps(memory.to_value()).encode())

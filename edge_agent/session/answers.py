@@ -13,9 +13,9 @@ from typing import Any
 
 from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
-from edge_agent.models.watch import WatchStore
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
+from edge_agent.session.watched import WatchStore
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember

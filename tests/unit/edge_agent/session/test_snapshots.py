@@ -12,10 +12,10 @@ import pytest
 
 from edge_agent.compute.budget import Budget
 from edge_agent.models.summed import answered
-from edge_agent.models.watch import WatchStore
 from edge_agent.session.answers import Answerer
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
+from edge_agent.session.watched import WatchStore
 from edge_agent.storage import load_secret, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
