@@ -27,7 +27,7 @@ from glassfleet.scores import SCORES
 from glassfleet.traits import cost_of, takes_categories, takes_excess, takes_missing
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, DataError, UsageError
+from schemas.errors import BrokerError, DataError, DocumentError, UsageError
 from schemas.messages import ContributionBody, Request
 from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
@@ -162,9 +162,11 @@ class Answerer:
     def _watch(self, run: str, request: Request) -> dict[str, Any]:
         """Return what `edge_agent.models.summed.answered` takes beside rows."""
         body = Task.from_value(request.task).body
-        known = self._watched.load().of(
-            document_digest(each) for each in (body.get("model"), body.get("champion")) if each
-        )
+        try:
+            digests = [document_digest(each) for each in (body.get("model"), body.get("champion")) if each]
+        except DocumentError as fault:
+            raise TaskError(f"the models to be scored are malformed: {fault}"[:200]) from fault
+        known = self._watched.load().of(digests)
         return {"memory": known.to_value(), "run": run, "is_masked": request.private is not None}
 
     def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
