@@ -74,6 +74,8 @@ def complete_names(command: click.Command) -> None:
             parameter.type = Names(_parameters)
         elif parameter.name == "run_id" and isinstance(parameter, click.Argument):
             parameter.type = Names(lambda given: _asked(given, "/api/runs", "run"))
+        elif parameter.name == "schedule_name" and command.name != "add":
+            parameter.type = Names(lambda given: _asked(given, "/api/schedules", "name"))
         elif is_name or "--model" in parameter.opts:
             parameter.type = Names(lambda given: _asked(given, "/api/models", "name"))
 

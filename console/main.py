@@ -51,6 +51,7 @@ COMMANDS = {
     "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "ledger": ("console.vehicle.ledger:ledger", "List what a vehicle has told: each run, with whom, how protected."),
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
+    "schedule": ("console.run.schedules:schedule", "Start a run every night, or whenever it is due, without hands."),
     "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (
         "console.run.rollouts:rollout",

@@ -28,7 +28,7 @@ from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.fleet.witness import Witness
-from coordinator.journal.port import Entry, Journal
+from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages.decoder import (
     Birth,
     ClearedRequest,
@@ -52,8 +52,10 @@ from coordinator.runs.effects import EffectHandler
 from coordinator.runs.observer import Observer, place
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
+from coordinator.runs.schedules import Schedules
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
+from coordinator.specification.schedule import Schedule
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.parts import Retained
 from schemas.record import ModelRecord
@@ -108,7 +110,7 @@ class Coordinator:
         Told of every performed effect and journal transaction: metrics, traces.
     decoder, arrivals, fleet, witness, rebroadcast, presence
         What comes from vehicles and other coordinators.
-    registry, aliases, models, rollouts, runs, outages
+    registry, aliases, models, rollouts, runs, schedules, outages
         What is known; the HTTP API reads them.
     preflight, effects
         What is done.
@@ -133,6 +135,7 @@ class Coordinator:
     rollouts: Rollouts
     outages: Outages
     runs: Runs
+    schedules: Schedules
     preflight: Preflight
     effects: EffectHandler
 
@@ -161,7 +164,9 @@ class Coordinator:
             _log.error("journal-damaged", detail=str(row))
             self.metrics["journal.damaged"] += 1
         begun = self.timeline.clock()
-        self.models.resume(self.journal.decisions())
+        decisions = self.journal.decisions()
+        self.models.resume(decisions)
+        self.schedules.resume(decisions)
         self.runs.resume()
         for state in [state for state in self.runs.live.values() if state.is_ended]:
             self._restore(state)
@@ -184,6 +189,7 @@ class Coordinator:
         self.rebroadcast.connected()
         self.presence.connected()
         self.models.connected()
+        self.schedules.connected()
         for state in list(self.runs.live.values()):
             self._restore(state)
 
@@ -226,6 +232,7 @@ class Coordinator:
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()
         self.rollouts.tick(at)
+        self.schedules.tick(at, self)
         if self.rebroadcast.is_due(self.timeline.clock()):
             self.effects.repeat(self.rebroadcast.pop_agents())
 
@@ -234,10 +241,10 @@ class Coordinator:
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
         dues = [*self.arrivals.due_times(), self.rebroadcast.due, self.presence.due]
         clocks = [self.timeline.at(due) for due in dues if due is not None]
-        return min([*wakes, *self.rollouts.wakes(), *clocks], default=None)
+        return min([*wakes, *self.rollouts.wakes(), *self.schedules.wakes(), *clocks], default=None)
 
-    def start_run(self, spec: RunSpec) -> str:
-        """Begin a run; returns its id.
+    def start_run(self, spec: RunSpec, decisions: Sequence[Decision] = ()) -> str:
+        """Begin a run, and write decisions down with it, all or nothing; returns its id.
 
         Raises
         ------
@@ -249,10 +256,9 @@ class Coordinator:
         StorageError
             The journal cannot be written.
         """
-        check_not_reserved(spec.run, spec.model)
+        self._check_start(spec)
         if spec.run in self.runs:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
-        self.engine.check_start(spec)
         others = [run for run, state in self.runs.live.items() if state.spec.private is not None]
         if spec.private is not None and others:
             raise UsageError(
@@ -260,20 +266,32 @@ class Coordinator:
                 "cancel it"
             )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
+        window = spec.window and spec.window.started(self.timeline.wall())
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "window": window})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         champion = self.models.champion(spec.model)
         if spec.private is not None:
             start = self._private_start(start, champion)
+        elif champion is not None and not champion.is_private and spec.participation == "cohort":
+            start = replace(start, champion=champion.document)
         policy = spec.policy.with_quorum(len(self._counted(start, champion)))
         start = replace(start, spec=start.spec.model_copy(update={"policy": policy}))
-        self._apply([(spec.run, start)])
+        self._apply([(spec.run, start)], decisions)
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)
         self.metrics["runs.started"] += 1
         return spec.run
+
+    def add_schedule(self, schedule: Schedule) -> None:
+        """Keep a schedule; raises UsageError and NotFoundError as `start_run`, or when there is one of that name."""
+        self._check_start(schedule.run(0.0))
+        self.schedules.add(schedule)
+
+    def _check_start(self, spec: RunSpec) -> None:
+        check_not_reserved(spec.run, spec.model)
+        self.engine.check_start(spec)
 
     def _counted(self, start: Start, champion: ModelRecord | None) -> set[str]:
         """Return of whom a run needs half by default: who learned the model in use, or else the vehicles known.
@@ -363,22 +381,22 @@ class Coordinator:
     def _report_outages(self, at: float) -> None:
         self._apply([(run, event) for event in self.outages.pop_events(at) for run in self.runs.live])
 
-    def _apply(self, events: Iterable[tuple[str, Event]]) -> None:
+    def _apply(self, events: Iterable[tuple[str, Event]], decisions: Sequence[Decision] = ()) -> None:
         """Decide, append, replace, perform."""
         runs, wall = self.runs, self.timeline.wall()
         transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.preflight, wall=wall)
         if transaction.only_counted:
             self.metrics["answers.only-counted"] += transaction.only_counted
-        self._append(transaction.entries)
+        self._append(transaction.entries, decisions)
         runs.replace_states(transaction.states, transaction.counters)
         self._perform(transaction.effects, transaction.ready)
 
-    def _append(self, entries: Sequence[Entry]) -> None:
+    def _append(self, entries: Sequence[Entry], decisions: Sequence[Decision]) -> None:
         if not entries:
             return
         begun = self.timeline.clock()
         try:
-            self.journal.append(entries)
+            self.journal.append(entries, decisions)
         except StorageError:
             self.metrics["journal.failed"] += 1
             raise

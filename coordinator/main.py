@@ -42,6 +42,7 @@ from coordinator.runs.effects import EffectHandler
 from coordinator.runs.observer import Observer
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
+from coordinator.runs.schedules import Schedules
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
@@ -154,6 +155,7 @@ def assemble(
         rollouts=rollouts,
         outages=outages,
         runs=runs,
+        schedules=Schedules(runs, outages, directory.offers, now, wall),
         preflight=preflight,
         effects=EffectHandler(runs, publisher, models, rollouts, preflight, metrics, now),
     )

@@ -39,7 +39,9 @@ from edge_agent.models.evaluation import Evaluator
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
-from edge_agent.models.summed import summed
+from edge_agent.models.summed import answered
+from edge_agent.session.allowance import NAME as SPENT
+from edge_agent.session.allowance import OTHER, Allowance
 from edge_agent.session.answers import DOMAIN, Answerer
 from edge_agent.session.disclosures import NAME as DISCLOSURES
 from edge_agent.session.disclosures import Disclosures
@@ -57,6 +59,8 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.session.watched import NAME as WATCHED
+from edge_agent.session.watched import WatchStore
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
@@ -161,13 +165,15 @@ class Agent:
             secret,
             self._private,
             tests=lambda: _test_rows(config, source.current().test),
-            score=summed,
+            score=answered,
+            watched=WatchStore(directory / WATCHED),
             most_bytes=config.outbox_max_bytes,
             budget=config.budget,
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
         self._disclosures = Disclosures(directory / DISCLOSURES, wall)
+        self._allowance = Allowance(directory / SPENT, config.month, wall)
 
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
@@ -180,6 +186,7 @@ class Agent:
             self.outbox,
             publisher,
             private=self._private,
+            allowance=self._allowance,
             disclosures=self._disclosures,
             clock=clock,
             tell=self._step,
@@ -204,7 +211,7 @@ class Agent:
             if config.evaluate and config.private != "only" and source.test.rows
             else None,
             scores=self._scores,
-            why_not=_why_not(config),
+            why_not=lambda: _why_not(config, source.test) or self._allowance.why_not(),
             was_private=self._disclosures.was_private,
             log=self.log,
             agent=config.id,
@@ -212,6 +219,7 @@ class Agent:
             verifier=verifier,
         )
         self._online = False
+        self._scoring_since: float | None = None
         self._since, self._short_links = clock(), 0
         self.session = SessionState(
             agent=config.id,
@@ -262,7 +270,9 @@ class Agent:
         """
         self.counts["messages"] += 1
         try:
-            if (event := self._decoder.decode(message)) is not None:
+            event = self._decoder.decode(message)
+            self._allowance.spend(getattr(event, "run", OTHER), size=len(message.payload))
+            if event is not None:
                 self._react(event)
         except WireError as fault:
             self.counts[f"ignored-{fault.code}"] += 1
@@ -281,7 +291,14 @@ class Agent:
 
     def idle(self) -> bool:
         """Do one piece of work that can wait (scoring a model); whether there may be more."""
-        return self._models.idle()
+        began = self._scoring_since = self._scoring_since or self._clock()
+        try:
+            return self._models.idle()
+        finally:
+            now = self._clock()
+            if self._models.next_due(now) is None:  # no other process scores
+                self._allowance.spend(OTHER, seconds=now - began)
+                self._scoring_since = None
 
     def start(self, handlers: Handlers | None = None) -> None:
         """Begin connecting. A loop gives handlers that put into its queue; without, the agent is called directly."""
@@ -307,6 +324,7 @@ class Agent:
         """Close the files and let the next process in, as the system does for one that is killed. Idempotent."""
         self.outbox.close()
         self._disclosures.close()
+        self._allowance.close()
         self._lock.release()
 
     # Events
@@ -402,8 +420,8 @@ def _test_rows(config: AgentConfig, test: Dataset) -> Dataset:
     return test if config.evaluate else replace(test, X=test.X[:0], y=test.y[:0])
 
 
-def _why_not(config: AgentConfig) -> str:
-    """Return why a vehicle that scores no models does not."""
+def _why_not(config: AgentConfig, test: Dataset) -> str:
+    """Return why a vehicle that scores no models does not; empty: it does."""
     if config.private == "only":
         return "this vehicle tells no scores of its own"
-    return "no test rows" if config.evaluate else "scoring is off"
+    return "scoring is off" if not config.evaluate else "" if test.rows else "no test rows"

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.port import RETIRED, ConnectionSettings
 from edge_agent.compute.budget import Budget
+from edge_agent.session.allowance import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
 from glassfleet.private.ledger import Limits
@@ -80,6 +81,8 @@ class AgentConfig(Settings):
         When an unacknowledged answer is sent again.
     budget : Budget
         Time and memory that one answer may take.
+    month : Monthly
+        What learning may take in a calendar month.
     private : "only", "allowed" or "never"
         Whether it answers runs in which the coordinator sees its numbers, and private runs. Why: "only" where nobody
         may see a vehicle's numbers.
@@ -138,6 +141,7 @@ class AgentConfig(Settings):
     outbox_max_bytes: Annotated[int, Field(ge=limits.MIN_MESSAGE_BYTES)] = DEFAULT_MAX_BYTES
     timing: Annotated[Timing, Prefix("resend_")] = Timing()
     budget: Annotated[Budget, Prefix("answer_")] = Budget()
+    month: Annotated[Monthly, Prefix("month_")] = Monthly()
     private: Literal["only", "allowed", "never"] = "allowed"
     private_limits: Annotated[Limits, Prefix("private_")] = Limits()
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from edge_agent.compute.worker import LOOK, Work, WorkerError
 from edge_agent.messages.publisher import Publisher
+from edge_agent.session.allowance import Allowance, OverBudgetError
 from edge_agent.session.answers import Answerer
 from edge_agent.session.disclosures import Disclosures, numbers_in
 from edge_agent.session.events import (
@@ -32,6 +33,7 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
+from glassfleet.data.recent import recent
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.scheme import Task
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
@@ -62,6 +64,8 @@ class Effects:
     outbox : Outbox
     publisher : Publisher
     private : PrivateRuns
+    allowance : Allowance
+        Counts what is spent, and says when nothing more is given.
     disclosures : Disclosures
         Takes note of each answer, for the vehicle's owner.
     clock : callable
@@ -88,6 +92,7 @@ class Effects:
         publisher: Publisher,
         *,
         private: PrivateRuns,
+        allowance: Allowance,
         disclosures: Disclosures,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
@@ -101,6 +106,7 @@ class Effects:
         self._outbox = outbox
         self._publisher = publisher
         self._private = private
+        self._allowance = allowance
         self._disclosures = disclosures
         self._clock = clock
         self._tell = tell
@@ -193,9 +199,15 @@ class Effects:
         began = self._clock()
 
         def compute() -> ContributionBody | None:
+            self._allowance.check(run)
             self._private.choose(run, job.request)
             try:
                 rows = self._private.rows(run, job.request, self._source.current().train)
+                if job.request.window is not None and not self._answerer.has_snapshot(run):
+                    rows = recent(rows, job.request.window)
+                    self._log.info(
+                        "window", run=run, rows=rows.rows, **job.request.window.model_dump(exclude_none=True)
+                    )
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)
@@ -242,7 +254,8 @@ class Effects:
             if is_private:
                 self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
                 self._private.leave(run)
-            self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else str(fault)))
+            is_secret = is_private and not isinstance(fault, OverBudgetError)
+            self._tell(ComputeFailed(run, digest, "cannot-answer" if is_secret else str(fault)))
             return
         except StorageError:
             raise
@@ -254,6 +267,7 @@ class Effects:
                 self._private.leave(run)
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else f"internal fault: {why}"))
             return
+        self._allowance.spend(run, seconds=self._clock() - began, answers=1)
         self._counts["answers"] += 1
         if task.scheme == PRIVATE and not self._private.is_signed:
             note = (
@@ -283,6 +297,7 @@ class Effects:
         if payload is None:
             return
         envelope = self._publisher.stored(payload)
+        self._allowance.spend(run, size=len(payload))
         self._counts["sends"] += 1
         if tries > 1:
             self._counts["resends"] += 1

@@ -65,10 +65,9 @@ def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
 
     task, data = Task.from_value(asked["task"]), load_rows(rows[0])
     if len(rows) > 1:
-        from edge_agent.models.summed import summed  # noqa: PLC0415 - under the limits
+        from edge_agent.models.summed import answered  # noqa: PLC0415 - under the limits
 
-        given = summed(task, data, load_rows(rows[1]))
-        return {"rows": given.rows, "contribution": given.to_value()}
+        return answered(task, data, load_rows(rows[1]), **asked["watch"])
     return answer(task, replace(data, key=asked["condense"]), asked["noise"])
 
 

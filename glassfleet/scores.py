@@ -9,6 +9,9 @@ for how many vehicles the finished model is worse than the current one and than 
 worse than the current one and earlier ones, and these than the current one. From these a name's next version is
 decided (:mod:`glassfleet.numerics.paired`). Of other runs each vehicle tells its own scores, once there is a model.
 
+Where there is a current model, it is asked how far that one's rules and inputs moved, too
+(:mod:`glassfleet.numerics.drift`).
+
 Squared errors are told in the target's range, on a grid: one that is larger than twice the range counts as that.
 """
 
@@ -26,6 +29,7 @@ from glassfleet.aggregate import add_up
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
+from glassfleet.numerics.drift import COLUMNS, GRID, MOST
 from glassfleet.numerics.f1 import MOST_CONFUSED, confusion, macro_f1
 from glassfleet.numerics.paired import MOST_FORMERS, MOST_TOLD, Difference, difference, relative
 from glassfleet.private.chain import SCORES_SCHEME
@@ -75,6 +79,8 @@ class Asked:
         Over so many lines the model's errors are counted, see :func:`glassfleet.intervals.lines_of`; 0: they are not.
     formers : sequence of Mapping
         Documents of earlier models of the same target, at most `MOST_FORMERS`; the champion's must be there, too.
+    watched : int
+        Over so many lines it is asked how far the champion's errors moved, see `lines`; 0: it is not.
     """
 
     model: Mapping[str, Any]
@@ -82,6 +88,7 @@ class Asked:
     worse_by: Mapping[str, float] = field(default_factory=dict)
     lines: int = 0
     formers: Sequence[Mapping[str, Any]] = ()
+    watched: int = 0
 
 
 class ScoresServer:
@@ -98,6 +105,7 @@ class ScoresServer:
             "formers": [dict(each) for each in parameters.formers],
             "worse_by": dict(parameters.worse_by),
             "lines": parameters.lines,
+            "watched": parameters.watched,
         }
         return Next({"task": body}, Task(SCORES_SCHEME, KIND, body))
 
@@ -119,6 +127,8 @@ class ScoresServer:
                 raise ContributionError(f"{worse} of {compared} vehicles are worse off, of {most} at most")
         for name in (each for each in sums if each.startswith(_PAIRS)):
             _check_difference(sums[name].tolist(), most)
+        if "drift" in sums:
+            _check_drift(sums["drift"], most)
         if "counts" in sums:
             _check_counts(sums["counts"], int(sums["rows/candidate"][0]))
         for name in (each for each in MODELS if f"rows/{each}" in sums):
@@ -138,7 +148,8 @@ class ScoresServer:
         how many of these are worse off. By digest of champion and former models, ``beside`` says how much worse the
         model is, and ``before`` how much worse a former one is than the champion: vehicles, sum of their changes, sum
         of the variances, see :func:`glassfleet.numerics.paired.from_sums`. With ``errors``, if they were counted: see
-        :func:`glassfleet.intervals.recorded_errors`.
+        :func:`glassfleet.intervals.recorded_errors`. With ``drift``, if a vehicle told any: the digest ``of`` the
+        champion, how many ``rules`` are the first lines, and the ``sums`` by line.
         """
         task = Task(SCORES_SCHEME, KIND, state["task"])
         domain = _domain(task)
@@ -153,6 +164,9 @@ class ScoresServer:
                 summary[name] = _figure(total[f"errors/{name}"], rows, domain)
         if "counts" in total and (counts := _weighed(contributions)).any():
             summary["errors"] = recorded_errors(counts, width_of(domain))
+        if "drift" in total and total["drift"].any():
+            watched = {"of": document_digest(state["task"]["champion"]), "rules": state["task"]["watched"]}
+            summary["drift"] = {**watched, "sums": total["drift"].tolist()}
         if 0 < len(domain.classes) <= MOST_CONFUSED and "candidate" in summary:
             summary["confusion"] = total["errors/candidate"].tolist()
         others = [name for name in OTHERS if f"worse/{name}" in total]
@@ -193,12 +207,15 @@ class Scoring:
         :func:`glassfleet.intervals.counted`; of one vehicle's own answer no line of less than `FEWEST_ROWS` rows.
         ``beside/{other}`` (3,): 1 if this vehicle compared the finished model with the champion or a former one, how
         much worse it is, and the variance of that; ``before/{former}`` (3,): the same of a former one and the champion.
+        ``drift`` (lines and inputs of the champion, COLUMNS), see :meth:`glassfleet.numerics.drift.Memory.changes`.
         """
-        domain, lines = _domain(task), _lines(task)
+        domain, lines, watched = _domain(task), _lines(task, "lines"), _lines(task, "watched")
         size = len(domain.classes) + 1
         shape = (1,) if domain.target is not None else (size, size)
         asked = [name for name in compared(task) if name != "champion" or task.body.get("champion") is not None]
         shapes: dict[str, tuple[int, ...]] = {"counts": (lines, BINS)} if lines else {}
+        if watched:
+            shapes["drift"] = (watched + _inputs(task.body.get("champion")), COLUMNS)
         for name in asked:
             shapes[f"rows/{name}"] = (1,)
             if limits := _limits(task):
@@ -221,7 +238,11 @@ def compared(task: Task) -> tuple[str, ...]:
 
 
 def scored(
-    task: Task, y: NDArray[Any], forecasts: Mapping[str, NDArray[Any]], deciding: NDArray[np.intp] | None = None
+    task: Task,
+    y: NDArray[Any],
+    forecasts: Mapping[str, NDArray[Any]],
+    deciding: NDArray[np.intp] | None = None,
+    drift: NDArray[np.int64] | None = None,
 ) -> Contribution:
     """Return one vehicle's answer.
 
@@ -234,6 +255,8 @@ def scored(
         By member of `MODELS` and `FORMERS`; one that cannot be had here is left out.
     deciding : ndarray of intp, shape (n,), or None
         Which rule of the finished model decides; None: its errors are counted over one line.
+    drift : ndarray of int64, shape (lines and inputs of the champion, COLUMNS), or None
+        See `glassfleet.numerics.drift.Memory.changes`; None: nothing is known.
 
     Raises
     ------
@@ -257,6 +280,8 @@ def scored(
         sums["counts"] = counted((y - forecasts["candidate"]) / width_of(domain), line, lines)
         if not worse_by:  # not masked
             sums["counts"] = without_few(sums["counts"])
+    if "drift" in sums and drift is not None and drift.shape == shapes["drift"]:
+        sums["drift"] = drift
     for name in (each for each in OTHERS if {"candidate", each} <= figures.keys() and f"worse/{each}" in sums):
         change = relative("f1" if domain.target is None else "rmse", figures["candidate"], figures[name])
         sums[f"worse/{name}"][:] = 1, change > worse_by[name]
@@ -312,8 +337,15 @@ def _formers(task: Task) -> Sequence[Mapping[str, Any]]:
     return formers
 
 
-def _lines(task: Task) -> int:
-    lines = task.body.get("lines", 0)
+def _inputs(document: Any) -> int:
+    try:
+        return len(Domain.from_document(document["domain"]).features)
+    except (ValueError, LookupError, TypeError) as fault:
+        raise TaskError(f"the model in use is malformed: {fault}"[:200]) from fault
+
+
+def _lines(task: Task, what: str) -> int:
+    lines = task.body.get(what, 0)
     if type(lines) is not int or not 0 <= lines <= MOST_RULES:
         raise TaskError(f"errors are counted over at most {MOST_RULES} lines, asked for {lines!r}"[:200])
     return lines
@@ -333,6 +365,16 @@ def _check_difference(totals: Sequence[int], most: int) -> None:
         raise ContributionError(
             f"{vehicles} vehicles, of {most} at most, cannot differ by sums of {change}, {variance}"
         )
+
+
+def _check_drift(sums: NDArray[np.int64], most: int) -> None:
+    vehicles, change, square, since, moved, of_moved = sums.T
+    if (vehicles < 0).any() or (vehicles > most).any() or (moved < 0).any() or (moved > vehicles).any():
+        raise ContributionError(f"drift is told by more than {most} vehicles, or moved on more than told")
+    if (np.abs(np.stack([change, since, of_moved])) > MOST * vehicles).any() or (square > MOST**2 * vehicles).any():
+        raise ContributionError(f"a vehicle's line moves by {MOST / GRID:g} at most")
+    if (change**2 > square * vehicles).any():
+        raise ContributionError("changes whose squares are less than their mean's")
 
 
 def _check_counts(counts: NDArray[np.int64], rows: int) -> None:

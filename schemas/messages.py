@@ -14,6 +14,7 @@ from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
 from schemas.trial import place_in_sample
 from schemas.validation import first_fault
+from schemas.window import Window
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
@@ -236,6 +237,8 @@ class Request(Body):
         masks.
     rosters : Rosters or None
         In a private run: groups that must be told who is in them.
+    window : Window or None
+        Which rows of a vehicle count; None: all. The same in all requests of a run.
     """
 
     kind: ClassVar[str] = "request"
@@ -251,6 +254,7 @@ class Request(Body):
     # As `private`.
     sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
     without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
+    window: Window | None = Field(default=None, exclude_if=lambda window: window is None)
 
 
 class ContributionBody(Body):

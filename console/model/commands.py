@@ -11,7 +11,16 @@ import click
 from console.broker_discovery import broker_url
 from console.common import broker_options, options_as, print_json, result_options, security_options
 from console.model.export import export_model
-from console.model.named import ModelOptions, load, model_options, rows_option, spoken, typical, words_option
+from console.model.named import (
+    ModelOptions,
+    load,
+    load_with_moved,
+    model_options,
+    rows_option,
+    spoken,
+    typical,
+    words_option,
+)
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
 from schemas.errors import UsageError, VerificationError
@@ -148,7 +157,7 @@ def show(options: ShowOptions) -> None:
     from glassfleet.explain import summary
     from schemas.documents import document_digest
 
-    record, learned, standing = load(options)
+    record, learned, standing, moved = load_with_moved(options)
     if options.as_json:
         if record is None:
             raise UsageError(f"{options.file} is a model alone, without a record: --json shows records")
@@ -168,6 +177,8 @@ def show(options: ShowOptions) -> None:
         click.echo("\n".join(wrapped(note, "  ")))
     if record is not None:
         _show_training(record, learned)
+    for each in moved:
+        click.echo("\n".join(wrapped(f"moved: {each}", "  ")))
     _show_inputs(record, learned)
     target = learned.domain.target
     if target is not None:

@@ -101,6 +101,11 @@ def spoken(learned: Model, words: Path | None) -> Model:
 
 def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     """Return the record, where there is one, the model that the options name, and what a published one is now."""
+    return load_with_moved(options)[:3]
+
+
+def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, str, list[str]]:
+    """Return what `load` does, and what has moved since the model was learned, as the newest later version says."""
     from console.model.published import read_registry
     from glassfleet import catalogue
 
@@ -115,7 +120,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
             signatures.judge(record)
         elif signatures.verifier is not None:
             click.echo(f"{options.file} holds a model without a record: there is no signature to verify", err=True)
-        return record, learned, ""
+        return record, learned, "", []
     if options.name is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
     name, version = versioned(options.name, options.version)
@@ -123,4 +128,6 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     registry = read_registry(url, options.fleet)
     record = registry.record(name, version)
     learned = catalogue.model_of(record)
-    return record, learned, registry.standing(name, record.version)
+    later = [each for (of, number), each in sorted(registry.records.items()) if of == name and number > record.version]
+    drifts = [drift for each in later if (drift := each.parameters.get("drift", {})).get("of") == record.digest]
+    return record, learned, registry.standing(name, record.version), drifts[-1]["moved"] if drifts else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,11 +21,11 @@ from console.run.follow import (
     private_lines,
 )
 from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
+from console.run.options import SECTIONS, RunOptions, run_options
 from console.run.quorum import quorum_lines
-from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
+from console.run.runspec import OPENS_ROWS, opens_rows, spec_of
 from console.sections import Sectioned
 from console.tables import printable
-from glassfleet.schemes import DEFAULT
 from schemas.errors import RunFailedError
 from schemas.rounds import bytes_each
 
@@ -43,103 +43,19 @@ def run() -> None:
     """
 
 
-SECTIONS = {
-    "What is learned": ("scheme", "parameters", "features", "target", "domain_file", "bounds_file", "memory_file"),
-    "What others may see": ("exact", "private", "floor", "company", "support"),
-    "Which vehicles": (
-        *("min_agents", "target_agents", "sample", "without", "readmit", "max_rows_each"),
-        *("participation", "gather_agents", "gather_timeout"),
-    ),
-    "Rounds": ("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
-    "The run and its model": ("model_name", "run_id", "rollout", "seed", "wait", "coordinator_wait"),
-}
-"""The options of ``run start``."""
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(RunOptions):
+    """Of ``glassfleet run start``."""
+
+    run_id: str
+    wait: bool
+    coordinator_wait: float
 
 
-@run.command(cls=Sectioned, sections=SECTIONS)
+@run.command(cls=Sectioned, sections={**SECTIONS, "The run": ("run_id", "wait", "coordinator_wait")})
 @coordinator_options
-@click.option("--scheme", default=DEFAULT, show_default=True, help="What to learn: a scheme of the catalogue.")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
-@click.option(
-    "--exact",
-    is_flag=True,
-    help="Vehicles use their rows as they are: the model equals the central one of these rows, and messages give rows "
-    "away. Without it rows are condensed first.",
-)
-@click.option(
-    "--private",
-    is_flag=True,
-    help="Nobody sees a single vehicle's numbers, only sums over --floor vehicles or more; the model equals the "
-    "central one of their rows as they are.",
-)
-@click.option(
-    "--floor", type=click.IntRange(min=8), metavar="N",
-    help="With --private: fewest vehicles over which anything is summed. Default: 8.",
-)  # fmt: skip
-@click.option(
-    "--company", type=click.IntRange(min=3), metavar="N",
-    help="With --private: so many vehicles leave together, at least, when some are lost. Default: 3.",
-)  # fmt: skip
-@click.option(
-    "--support", type=click.IntRange(min=0), metavar="K",
-    help="With --private: nothing is asked that rests on fewer rows; 0: no such bound. Default: 3.",
-)  # fmt: skip
-@click.option(
-    "--model", "model_name", default="model", show_default=True, metavar="NAME", help="Name to publish under."
-)
+@run_options
 @click.option("--run", "run_id", default="", metavar="ID", help="Id of the run. Default: made up.")
-@click.option(
-    "--participation",
-    type=click.Choice(["cohort", "elastic"]),
-    help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort, or the scheme's "
-    "only one.",
-)
-@click.option(
-    "--min-agents",
-    metavar="N",
-    help="Quorum: a number, or a share like 0.5. Default: half of the vehicles that learned the model in use, or else "
-    "of those known; at least 2.",
-)
-@click.option("--target-agents", type=int, metavar="N", help="Close a round as soon as so many have answered.")
-@click.option("--sample", metavar="N", help="Ask only so many: a number, or a share like 0.5.")
-@click.option("--deadline", type=float, default=30.0, show_default=True, metavar="SECONDS", help="Per round.")
-@click.option("--grace", type=float, default=0.0, show_default=True, metavar="SECONDS", help="Late answers that count.")
-@click.option(
-    "--on-missed-quorum",
-    type=click.Choice(["extend", "fail"]),
-    default="extend",
-    show_default=True,
-    help="With fewer answers than --min-agents at the deadline.",
-)
-@click.option("--extensions", type=int, default=2, show_default=True, help="How often a round is extended.")
-@click.option("--max-restarts", type=int, default=5, show_default=True, help="Replays after losing vehicles.")
-@click.option("--gather-agents", type=int, default=1, show_default=True, metavar="N", help="Wait until so many are up.")
-@click.option("--gather-timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Wait for them.")
-@click.option(
-    "--without", multiple=True, metavar="ID", help="Never ask this vehicle; repeatable. The model's record says so."
-)
-@click.option(
-    "--readmit", multiple=True, metavar="ID",
-    help="With --private: let this vehicle take part again, which gave false answers in an earlier run; repeatable.",
-)  # fmt: skip
-@click.option(
-    "--max-rows-each", type=click.IntRange(min=1), metavar="N",
-    help="At most so many rows of each vehicle count. Default: five times the median, from five vehicles on.",
-)  # fmt: skip
-@click.option("--features", metavar="A,B,...", help="Input columns. Default: those that the agents offer.")
-@click.option("--target", metavar="COLUMN", help="Target column. Default: the agents' target.")
-@click.option(
-    "--domain", "domain_file", type=click.Path(path_type=Path), metavar="FILE",
-    help="JSON file: limits (units, terms) of all variables, as `model show --json` has it under document.domain.",
-)  # fmt: skip
-@click.option("--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=BOUNDS_HELP)
-@click.option("--memory", "memory_file", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
-@click.option("--seed", type=int, default=0, show_default=True, help="For what is random at the coordinator.")
-@click.option(
-    "--rollout",
-    metavar="SHARE|FILE",
-    help="Let this share of the fleet (or the stages of a JSON or TOML file) try the model before it becomes current.",
-)
 @click.option(
     "--wait",
     is_flag=True,
@@ -148,8 +64,8 @@ SECTIONS = {
 )
 @coordinator_wait_option
 @result_options
-@options_as(RunOptions)
-def start(options: RunOptions) -> None:
+@options_as(StartOptions)
+def start(options: StartOptions) -> None:
     """Start a run.
 
     Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
@@ -158,7 +74,7 @@ def start(options: RunOptions) -> None:
     Examples:
       glassfleet run start --param max_rules=6 --min-agents 0.5 --deadline 10 --wait
     """
-    spec = spec_of(options)
+    spec = spec_of(options) | {"run": options.run_id}
     api = options.api
     patience = options.coordinator_wait if options.wait else 0.0
     notes = [OPENS_ROWS] * opens_rows(spec) + ([] if is_quiet() else quorum_lines(api, spec, patience))

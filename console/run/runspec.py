@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import count_or_share, json_file, parse_parameters, read_toml
-from console.run.connection import CoordinatorOptions
+from console.run.options import RunOptions
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,55 +20,6 @@ OPENS_ROWS = (
     "--exact vehicles condense their rows first, and the same attacks find none."
 )
 """Said before such a run starts."""
-
-BOUNDS_HELP = (
-    'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
-    '"fast"]}}, every part optional.'
-)
-
-MEMORY_HELP = (
-    "JSON or TOML file: differences and lags of columns as further inputs, "
-    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions(CoordinatorOptions):
-    """Of ``glassfleet run start``."""
-
-    scheme: str
-    parameters: tuple[str, ...]
-    exact: bool
-    private: bool
-    floor: int | None
-    company: int | None
-    support: int | None
-    model_name: str
-    run_id: str
-    participation: str | None
-    min_agents: str | None
-    target_agents: int | None
-    sample: str | None
-    deadline: float
-    grace: float
-    on_missed_quorum: str
-    extensions: int
-    max_restarts: int
-    gather_agents: int
-    gather_timeout: float
-    without: tuple[str, ...]
-    readmit: tuple[str, ...]
-    max_rows_each: int | None
-    features: str | None
-    target: str | None
-    domain_file: Path | None
-    bounds_file: Path | None
-    memory_file: Path | None
-    seed: int
-    rollout: str | None
-    wait: bool
-    coordinator_wait: float
-    as_json: bool
 
 
 def spec_of(options: RunOptions) -> dict[str, Any]:
@@ -93,7 +43,6 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "sample": None if options.sample is None else count_or_share(options.sample, "--sample"),
     }
     spec: dict[str, Any] = {
-        "run": options.run_id,
         "scheme": options.scheme,
         "parameters": parameters,
         "policy": policy,
@@ -101,6 +50,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "target": options.target,
         "seed": options.seed,
         "max_rows_each": options.max_rows_each,
+        "window": window_of(options.last, options.time),
         "without": list(options.without),
         "readmit": list(options.readmit),
     }
@@ -122,6 +72,20 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
     if options.memory_file is not None:
         spec["memory"] = memory_file(options.memory_file).to_document()
     return spec
+
+
+def window_of(text: str | None, time: str) -> dict[str, Any] | None:
+    """Read ``--last``: so many rows, or days with a d; raises UsageError."""
+    if text is None:
+        if time:
+            raise UsageError("--time goes with --last")
+        return None
+    number = text.removesuffix("d")
+    try:
+        window: dict[str, Any] = {"rows": int(number)} if number == text else {"days": float(number)}
+    except ValueError:
+        raise UsageError(f"--last {text!r}: write a number of rows (5000) or of days (7d)") from None
+    return window | ({"time": time} if time else {})
 
 
 def memory_file(path: Path) -> Memory:

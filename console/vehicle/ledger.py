@@ -21,6 +21,8 @@ from schemas.topics import check_id
 def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """List the runs that this vehicle has answered: when, with whom, how protected, how many numbers left it.
 
+    And what learning took of it, month by month.
+
     In a private run the coordinator and the broker saw sums over the vehicles named; in a plain run they read this
     vehicle's own numbers. The agent may be running.
 
@@ -28,6 +30,7 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
     Examples:
       glassfleet ledger --id vehicle-07
     """
+    from edge_agent.session import allowance
     from edge_agent.session.disclosures import NAME, read
 
     check_id("fleet", fleet)
@@ -38,9 +41,9 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
             raise NotFoundError(f"{len(agents)} vehicles have a ledger in {folder}: name one with --id")
         agent = agents[0]
     check_id("agent", agent)
-    entries = read(folder / agent / NAME)
+    entries, months = read(folder / agent / NAME), allowance.read(folder / agent / allowance.NAME)
     if as_json:
-        print_json({"agent": agent, "runs": entries})
+        print_json({"agent": agent, "runs": entries, "months": months})
         return
     if not entries:
         click.echo(f"{agent} has told nothing")
@@ -57,3 +60,5 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
         click.echo(printable(line))
         if members:
             click.echo(printable(f"  with {', '.join(name for name in members if name != agent)}"))
+    for month in months:
+        click.echo("{month}  {megabytes:.3f} MB received and sent, {seconds:.1f} s computed".format(**month))

@@ -28,7 +28,7 @@ FORMAT: Final = 1
 """Of the record: a state with other fields has another."""
 
 _EMPTY = (
-    *("store", "reason", "founders", "lost", "model", "summary", "errors", "harmful"),
+    *("store", "reason", "founders", "lost", "model", "summary", "errors", "drift", "harmful"),
     *("editions", "summed", "earlier", "runs_left", "counted_rows", "sealed", "met"),
     *("champion", "formers", "private", "scores", "false_answers"),
 )

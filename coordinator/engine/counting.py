@@ -249,7 +249,8 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
         assert growth.done is not None
         scores = dict(growth.done.summary)
         # Of other than private runs each vehicle tells its own scores.
-        draft.update(errors=scores.pop("errors", {}), scores=scores if state.editions else {})
+        beside = {name: scores.pop(name, {}) for name in ("errors", "drift")}
+        draft.update(**beside, scores=scores if state.editions else {})
         draft.move("scored")
         return
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:

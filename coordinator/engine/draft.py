@@ -200,4 +200,5 @@ def _request(state: RunState) -> OpenRound:
         is_fixed=state.asks_members,
         salt=asking.salt(state, current.number) if is_sample else "",
         without=tuple(state.spec.without),
+        window=state.spec.window,
     )

@@ -21,6 +21,7 @@ from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import Outcome, PrivateGroup, Request, Rosters, Sample
 from schemas.parts import pack
 from schemas.trial import place_in_sample
+from schemas.window import Window
 
 MOST_NAMED = 64
 """Most vehicles that a request asks by name, where some are asked. Those of former software understand nothing else."""
@@ -98,6 +99,8 @@ class OpenRound:
         What they were drawn by, if they are a sample.
     without : tuple of str
         Who is never asked.
+    window : Window or None
+        Which rows of a vehicle count.
     closes_at : float
         Deadline on the coordinator's time line; the request carries the seconds that remain.
     deadline : float
@@ -122,6 +125,7 @@ class OpenRound:
     is_fixed: bool = False
     salt: str = ""
     without: tuple[str, ...] = ()
+    window: Window | None = None
 
     @property
     def key(self) -> str:
@@ -256,6 +260,7 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float, piece: int = MA
         rosters=_rosters(effect.groups, piece),
         sample=sample,
         without=without,
+        window=effect.window,
     )
     return Envelope(
         fleet=fleet,

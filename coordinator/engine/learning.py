@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
+from glassfleet import catalogue
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
@@ -29,7 +31,7 @@ from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target
 from schemas.documents import canonical_json
-from schemas.errors import RunFailedError
+from schemas.errors import GlassfleetError, RunFailedError
 
 
 class SchemeFaultError(Exception):
@@ -200,15 +202,20 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
 def to_score(state: RunState) -> Asked:
     """Return what the vehicles score: the model, and in a private run what its name stood for at the begin and before.
 
-    A model of another target is no champion. The limits are those of the gate that each new version passes.
+    Of any run it is asked how far what the name stood for has moved. A model of another target is no champion. The
+    limits are those of the gate that each new version passes.
     """
     model = json.loads(canonical_json(state.model.to_document()))
     lines = lines_of(state.model) if state.model.domain.target is not None else 0
-    if state.spec.private is None:
-        return Asked(model, lines=lines)
     champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
+    watched = 0
+    if champion is not None:
+        with suppress(GlassfleetError, LookupError, ValueError, TypeError):  # its scheme may be installed no more
+            watched = lines_of(catalogue.load(str(champion["scheme"])).from_document(champion))
+    if state.spec.private is None:
+        return Asked(model, champion, lines=lines, watched=watched)
     limits = {"champion": MARGIN, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
-    return Asked(model, champion, limits, lines, () if champion is None else state.formers)
+    return Asked(model, champion, limits, lines, () if champion is None else state.formers, watched)
 
 
 def harmful_member(

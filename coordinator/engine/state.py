@@ -284,7 +284,7 @@ class RunState:
     lost : Mapping[str, str]
         Former members and why they were lost.
     champion : Mapping or None
-        Private runs: document of the model that the name stood for when the run began.
+        Document of the model that the name stood for when the run began; in a plain run none of a private one.
     formers : tuple of Mapping
         Private runs: documents of earlier ones, the best known first.
     private : Mapping
@@ -293,6 +293,8 @@ class RunState:
         Private runs: the fleet's test scores (`glassfleet.scores`), or ``missing``: why there are none.
     errors : Mapping
         The finished model's errors on test rows (:func:`glassfleet.intervals.recorded_errors`); empty: nobody told any.
+    drift : Mapping
+        How far rules and inputs of `champion` moved (`glassfleet.scores`); empty: nobody told.
     harmful : Influence or None
         Plain runs of a cohort: the member without which the others gain.
     false_answers : tuple of str
@@ -341,6 +343,7 @@ class RunState:
     private: Mapping[str, Value] = field(default_factory=dict)
     scores: Mapping[str, Value] = field(default_factory=dict)
     errors: Mapping[str, Value] = field(default_factory=dict)
+    drift: Mapping[str, Value] = field(default_factory=dict)
     harmful: Influence | None = None
     false_answers: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()

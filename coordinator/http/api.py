@@ -38,9 +38,11 @@ from coordinator.http.dashboard.actions import add_actions
 from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
-from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
+from coordinator.http.dashboard.schedules import add_schedule_pages
+from coordinator.http.errors import Fault, Heads, in_words
 from coordinator.http.guard import LAST_PORT, Guard
 from coordinator.http.rollout_api import add_rollouts
+from coordinator.http.schedule_api import add_schedules, refuse_booleans_of_run
 from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
@@ -148,8 +150,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.post("/api/runs", dependencies=[OPERATOR], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
-        for name in ("policy", "bounds", "seed", "rollout"):
-            refuse_booleans(spec.get(name), name)
+        refuse_booleans_of_run(spec)
         wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
         run = service.call(lambda core: core.start_run(wanted))
         known = coordinator.runs.document(run)
@@ -161,6 +162,7 @@ def make_app(  # noqa: C901  one short function per address
         return {"run": run}
 
     add_rollouts(app, service)
+    add_schedules(app, service)
 
     @app.get("/api/models", dependencies=[READER])
     def _models() -> list[dict[str, Any]]:
@@ -195,7 +197,7 @@ def make_app(  # noqa: C901  one short function per address
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
     dashboard.add_pages(app)
-    for add in (add_model_pages, add_model_actions, add_actions):
+    for add in (add_model_pages, add_model_actions, add_actions, add_schedule_pages):
         add(app, dashboard)
     admits = {"token": with_token(dashboard.tokens), "session": dashboard.sessions.admit}
     open_door(app, Door(HTTP_LIMITS, admits))

@@ -62,15 +62,18 @@ class MemoryJournal:
     damage: tuple[str, ...] = ()
     damaged: tuple[Damaged, ...] = ()
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries."""
+    def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:
+        """Append all entries and decisions."""
         self.check()
+        decided = [(each, json.dumps(each.body)) for each in decisions]  # which may fail
         for entry in entries:
             if entry.kind == CHECKPOINT:
                 self._begin_anew(entry)
             else:
                 self.content.entries.append(entry)
-        self.content.latest = max([self.content.latest or 0.0, *(entry.at for entry in entries)])
+        self.content.decisions += decided
+        times = [each.at for each in (*entries, *decisions)]
+        self.content.latest = max(times if self.content.latest is None else [self.content.latest, *times], default=None)
 
     def _begin_anew(self, entry: Entry) -> None:
         all_entries = self.content.entries
@@ -205,9 +208,7 @@ class MemoryJournal:
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models."""
-        self.check()
-        self.content.decisions += [(each, json.dumps(each.body)) for each in decisions]
-        self.content.latest = max([self.content.latest or 0.0, *(each.at for each in decisions)])
+        self.append((), decisions)
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""

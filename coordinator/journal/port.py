@@ -33,6 +33,9 @@ ROLLOUTS = "rollout."
 ROLLOUT_STARTED = f"{ROLLOUTS}started"
 """The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
+SCHEDULE = "schedule"
+"""Kinds of decisions about a schedule begin so, and so does what stands for the model: no model's name has a blank."""
+
 
 DECLARED = ("domain", "bounds", "memory")
 """What a run may declare of columns; a list tells only whether it does, as ``declares``."""
@@ -149,14 +152,14 @@ class StoredModel:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a model: which version is current, and each step of a rollout. Append-only.
+    """What was decided about a model or a schedule: which version is current, what a night became. Append-only.
 
     Attributes
     ----------
     name : str
-        The model.
+        The model, or `SCHEDULE`, a blank and the schedule's name.
     kind : str
-        See `coordinator.models.aliases` and `coordinator.models.rollout.machine`.
+        See `coordinator.models.aliases`, `coordinator.models.rollout.events` and `coordinator.runs.nights`.
     at : float
         On the coordinator's time line, seconds.
     wall : float
@@ -203,8 +206,11 @@ class Journal(Protocol):
     def damaged(self) -> tuple[Damaged, ...]:
         """Runs, models and decisions that were found damaged when the journal was opened."""
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries in one transaction (rule 2); raises StorageError and changes nothing when it cannot."""
+    def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:
+        """Append all entries, and decisions, in one transaction (rule 2).
+
+        Raises StorageError and changes nothing when it cannot.
+        """
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""

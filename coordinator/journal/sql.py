@@ -83,12 +83,14 @@ class SqlJournal:
     damage: tuple[str, ...] = ()
     damaged: tuple[Damaged, ...] = ()
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries in one transaction. The database reuses the room of those that a checkpoint replaces."""
-        if not entries:
+    def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:
+        """Append all in one transaction. The database reuses the room of entries that a checkpoint replaces."""
+        if not entries and not decisions:
             return
         with self._write() as connection:
             records.append(connection, entries)
+            if decisions:
+                connection.execute(sa.insert(DECISIONS), _rows(decisions))
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""
@@ -264,10 +266,7 @@ class SqlJournal:
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models in one transaction."""
-        if not decisions:
-            return
-        with self._write() as connection:
-            connection.execute(sa.insert(DECISIONS), _rows(decisions))
+        self.append((), decisions)
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""

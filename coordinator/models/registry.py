@@ -6,7 +6,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -19,6 +19,8 @@ from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
+from glassfleet.data.domain import Domain
+from glassfleet.explain.moved import moved
 from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, NotFoundError, UsageError
@@ -100,13 +102,13 @@ class Registry:
         """Register the model of a finished run; the same run gets the same version again, however often."""
 
         def make(version: int) -> tuple[str, bytes]:
-            record = self._record(effect, state, version, parents)
+            record = self._record(effect, state, version, parents, drift)
             return record.digest, record.to_bytes()
 
         # Before the transaction: it holds the database.
         known = (model for model in self.journal.models(effect.name) if not model.is_damaged)
         earlier = [model for model in known if model.run != effect.run]
-        parents = [earlier[-1].digest] if earlier else []
+        parents, drift = [earlier[-1].digest] if earlier else [], self._drift(state, earlier)
 
         return self.journal.add_model(effect.name, effect.run, make)
 
@@ -194,9 +196,24 @@ class Registry:
 
     def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
         """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
-        return self._record(effect, state, LONGEST, ["0" * 64])
+        known = self.journal.models(effect.name) if state.drift else []
+        drift = self._drift(state, [each for each in known if each.run != effect.run and not each.is_damaged])
+        return self._record(effect, state, LONGEST, ["0" * 64], drift)
 
-    def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
+    def _drift(self, state: RunState, earlier: Sequence[StoredModel]) -> dict[str, Any]:
+        """Return how far the version in use has moved tonight, and what that means after the nights before."""
+        if not state.drift or state.champion is None:
+            return {}
+        digests, of = [each.digest for each in earlier], state.drift["of"]
+        later = earlier[digests.index(of) + 1 :] if of in digests else []
+        nights = [(record.created, record.parameters) for record in (ModelRecord.load(each.record) for each in later)]
+        now = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
+        domain = Domain.from_document(state.champion["domain"])
+        return {**state.drift, "moved": moved([*nights, (now, {"drift": state.drift})], of, domain)}
+
+    def _record(
+        self, effect: Publish, state: RunState, version: int, parents: list[str], drift: Mapping[str, Any]
+    ) -> ModelRecord:
         document = effect.model.to_document()
         return self._written(
             name=effect.name,
@@ -214,12 +231,14 @@ class Registry:
                 "policy": state.spec.policy.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
+                **({"window": state.spec.window.model_dump(exclude_none=True)} if state.spec.window else {}),
                 **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
                 **({"held_back": how} if (how := _held_back(state, effect.cohort)) else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
                 **recorded(state.summary, state.errors),
+                **({"drift": drift} if drift else {}),
             },
             training=_training(state),
         )

@@ -20,6 +20,7 @@ from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 from schemas.messages import Id
 from schemas.validation import first_fault
+from schemas.window import Window
 
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]
 _ID = re.compile(ID_PATTERN)
@@ -205,6 +206,8 @@ class RunSpec(BaseModel):
     max_rows_each : int or None
         At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
         five times the median, from five vehicles on.
+    window : Window or None
+        Which rows of each vehicle count: the last, or those of the last days. None: all.
     without : tuple of str
         Vehicles that are never asked.
     readmit : tuple of str
@@ -238,6 +241,7 @@ class RunSpec(BaseModel):
     bounds: dict[Column, Known] | None = None
     memory: Memory | None = None
     max_rows_each: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    window: Window | None = None
     without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     readmit: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -291,6 +295,9 @@ class RunSpec(BaseModel):
             raise ValueError(f"{both[0]!r} cannot be both in readmit and in without")
         if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
             raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
+        if self.private is not None and self.window is not None:
+            # Two windows that differ by a row would differ in their sums by it.
+            raise ValueError("a private run takes no window: let each vehicle keep its own, with data collect")
         if self.parameters.get("support"):
             raise ValueError("support is no parameter of the scheme but of private runs: use --support")
         return self

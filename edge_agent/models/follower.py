@@ -66,8 +66,8 @@ class ModelFollower:
         Where the last good models are kept, ``{name}.json``.
     evaluator : Evaluator or None
         None: models are kept, not scored.
-    why_not : str
-        Why there is no evaluator.
+    why_not : callable
+        Returns why nothing is scored; empty: it is.
     was_private : callable
         Takes a run; whether this vehicle itself knows that it was a private one.
     scores : ScoreTeller
@@ -95,7 +95,7 @@ class ModelFollower:
         directory: Path,
         evaluator: Evaluator | None,
         scores: ScoreTeller,
-        why_not: str,
+        why_not: Callable[[], str],
         was_private: Callable[[str], bool],
         log: Any,
         agent: str,
@@ -171,8 +171,8 @@ class ModelFollower:
         if place(trial.salt, self._agent) >= trial.below:
             self.withdraw(name)
             return
-        if self._evaluator is None:
-            self._scores.cannot(pointer, self._why_not)
+        if why := self._why_not():
+            self._scores.cannot(pointer, why)
             return
         reported = self._reported.get(name)
         if reported is not None and _compared(reported[0]) == _compared(pointer):
@@ -291,7 +291,7 @@ class ModelFollower:
             self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name]
             is_new = before is None or before.digest != record.digest or before.version != record.version
             # A private run has asked for the fleet's scores; this vehicle tells none of its own.
-            if is_new and not self._is_private(record):
+            if is_new and not self._is_private(record) and not self._why_not():
                 self._queue.append(_Job(record))
             self._compare(name)
 

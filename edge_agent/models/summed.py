@@ -17,19 +17,42 @@ from edge_agent.models.evaluation import (
     predict_in_blocks,
     usable,
 )
+from edge_agent.models.watch import Watch
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import TellsRule
+from glassfleet.numerics.drift import Memory
 from glassfleet.scheme import Contribution, Scheme, Task
 from glassfleet.scores import FORMERS, SCORES, compared, scored
+from schemas.documents import document_digest
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
 
 
-def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
+def answered(
+    task: Task, train: Dataset, test: Dataset, memory: Mapping[str, Any], run: str, *, is_masked: bool
+) -> dict[str, Any]:
+    """Return ``rows`` and ``contribution`` as the session wants them, and what is to be remembered: ``memory``.
+
+    Parameters
+    ----------
+    task, train, test
+        See `summed`.
+    memory : mapping
+        What was remembered, of `Memory.to_value`.
+    run : str
+    is_masked : bool
+        See `Watch`.
+    """
+    watch = Watch(Memory.from_value(memory), run, is_masked)
+    given = summed(task, train, test, watch)
+    return {"rows": given.rows, "contribution": given.to_value(), "memory": watch.memory.to_value()}
+
+
+def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None) -> Contribution:
     """Return the answer, not masked; a model that cannot be used here is left out of it.
 
     Parameters
@@ -38,13 +61,15 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
         Of `glassfleet.scores`.
     train, test : Dataset
         This vehicle's rows; `test` may have none: it then says so, as others do not wait for it.
+    watch : Watch or None
+        Takes over how the models do, so that another night a drift can be told; None: none is told.
 
     Raises
     ------
     TaskError
         The task is malformed.
     """
-    SCORES.layout(task)
+    asked = SCORES.layout(task)
     document, formers = task.body["model"], task.body.get("formers") or []
     others = {"champion": task.body.get("champion"), **dict(zip(FORMERS, formers, strict=False))}
     forecasts: dict[str, NDArray[Any]] = {}
@@ -60,8 +85,10 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
             forecasts["candidate"] = predict_in_blocks(model, inputs)
             if isinstance(model, TellsRule):
                 deciding = model.deciding(inputs)
+            if watch is not None:
+                watch.meet(document_digest(document), model, inputs, rows.y, forecasts["candidate"])
         for name, other in others.items():
-            if other is not None:
+            if other is not None and (name in FORMERS or f"rows/{name}" in asked):
                 with suppress(*_CANNOT):
                     forecasts[name] = _of_other(other, train, test, rows)
         if "constant" in compared(task):
@@ -69,8 +96,21 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
         if "local" in compared(task):
             with suppress(*_CANNOT):
                 forecasts["local"] = _local(document, own, rows)
-    labels = rows.y if rows.rows else np.empty(0)
-    return scored(task, labels, forecasts, deciding)
+    labels, drift = rows.y if rows.rows else np.empty(0), None
+    if watch is not None and "drift" in asked:
+        with suppress(*_CANNOT):
+            drift = _drift(others["champion"], train, test, watch)
+    return scored(task, labels, forecasts, deciding, drift)
+
+
+def _drift(document: Mapping[str, Any], train: Dataset, test: Dataset, watch: Watch) -> NDArray[np.int64] | None:
+    """Return what is told of how far the model in use has moved."""
+    model, digest = usable(document, train, test), document_digest(document)
+    rows = remember(test, model.domain.memory)
+    if rows.rows:
+        inputs = inputs_of(model, rows)
+        watch.meet(digest, model, inputs, rows.y, predict_in_blocks(model, inputs))
+    return watch.changes(digest)
 
 
 def _of_other(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from edge_agent.compute.budget import Budget
 from edge_agent.compute.worker import Work, is_light
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
+from edge_agent.session.watched import WatchStore
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
@@ -24,8 +25,9 @@ from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Client, Contribution, Task
 from glassfleet.scores import SCORES
 from glassfleet.traits import cost_of, takes_categories, takes_excess, takes_missing
+from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.errors import BrokerError, DataError, UsageError
+from schemas.errors import BrokerError, DataError, DocumentError, UsageError
 from schemas.messages import ContributionBody, Request
 from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
@@ -55,7 +57,9 @@ class Answerer:
     tests : callable
         Returns the vehicle's test rows.
     score : callable
-        Takes the task of scores, training and test rows; returns the sums, see `edge_agent.models.summed`.
+        Answers the task of scores, see `edge_agent.models.summed.answered`.
+    watched : WatchStore
+        What is remembered of models that were scored.
     """
 
     def __init__(
@@ -66,7 +70,8 @@ class Answerer:
         private: PrivateRuns,
         *,
         tests: Callable[[], Dataset],
-        score: Callable[[Task, Dataset, Dataset], Contribution],
+        score: Callable[..., dict[str, Any]],
+        watched: WatchStore,
         most_bytes: int,
         budget: Budget,
     ) -> None:
@@ -78,10 +83,15 @@ class Answerer:
         self._private = private
         self._tests = tests
         self._score = score
+        self._watched = watched
 
     def snapshot(self, run: str, rows: Dataset) -> Snapshot:
         """Return the rows that `run` is answered from; raises StorageError."""
         return self._snapshots.of_run(run, rows)
+
+    def has_snapshot(self, run: str) -> bool:
+        """Whether the rows that `run` is answered from are chosen already."""
+        return self._snapshots.path(run).exists()
 
     def drop(self, run: str) -> None:
         """Forget the rows of a run that is over."""
@@ -120,8 +130,10 @@ class Answerer:
         if task.scheme == PAIRS.name:
             return self._private.masked(run, request, snapshot, None)
         if task.scheme == SCORES.name:
-            given = self._score(task, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
-            return self.body(run, request, snapshot, {"rows": given.rows, "contribution": given.to_value()})
+            tests = self._snapshots.tests_of_run(run, self._tests())
+            return self.body(
+                run, request, snapshot, self._score(task, snapshot.data, tests, **self._watch(run, request))
+            )
         data = replace(snapshot.data, key=condense_key(self._secret))
         posed, noise = self._posed(run, request, snapshot)
         return self.body(run, request, snapshot, answer(posed, data, noise))
@@ -129,11 +141,12 @@ class Answerer:
     def start(self, run: str, request: Request, snapshot: Snapshot) -> Work:
         """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
         task, noise = self._posed(run, request, snapshot)
-        asked = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
+        asked: dict[str, Any] = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
         rows = [self._snapshots.path(run)]
         if task.scheme == SCORES.name:
             self._snapshots.tests_of_run(run, self._tests())
             rows.append(self._snapshots.test_path(run))
+            asked["watch"] = self._watch(run, request)
         return Work(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
 
     def _posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, bytes]:
@@ -146,8 +159,21 @@ class Answerer:
             task, digest = self._private.posed(run, request, snapshot)
         return task, noise_key(self._secret, run, digest)
 
+    def _watch(self, run: str, request: Request) -> dict[str, Any]:
+        """Return what `edge_agent.models.summed.answered` takes beside rows."""
+        body = Task.from_value(request.task).body
+        try:
+            digests = [document_digest(each) for each in (body.get("model"), body.get("champion")) if each]
+        except DocumentError as fault:
+            raise TaskError(f"the models to be scored are malformed: {fault}"[:200]) from fault
+        known = self._watched.load().of(digests)
+        return {"memory": known.to_value(), "run": run, "is_masked": request.private is not None}
+
     def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned; raises PrivacyError, TaskError and StorageError."""
+        # First: an answer that was sent and not remembered would be compared with the same night again.
+        if (memory := answered.pop("memory", None)) is not None:
+            self._watched.take(memory)
         if request.private is not None:
             contribution = Contribution.from_value(answered["contribution"])
             return self._private.masked(run, request, snapshot, contribution)

@@ -25,6 +25,7 @@ import structlog
 
 from edge_agent.sources.cells import column_names, is_finite
 from edge_agent.sources.location import Location, Origin, Reader
+from glassfleet.data.clock import TIMES
 from schemas import limits
 from schemas.errors import DataError, StorageError
 
@@ -34,6 +35,9 @@ BUSY_WAIT = 10.0
 FORMAT: Final = "2"
 ENDING: Final = ".window"
 """How the name of a window store ends."""
+
+ARRIVED: Final = "at"
+"""Column with the time of arrival, seconds since 1970, where the samples bring no time of their own."""
 
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
@@ -76,6 +80,8 @@ class WindowStore:
     ----------
     left_out : Counter of str
         Rows that `read` left out, by reason.
+    times : list of float
+        When each row that `read` gave came, seconds since 1970 by this machine's clock.
     columns : tuple of str
         The columns, in their order. A field that comes later stands where its sample has it: behind the column that is
         before it there.
@@ -118,6 +124,7 @@ class WindowStore:
         self.columns: tuple[str, ...] = tuple(json.loads(known.get("columns", "[]")))
         self._places: dict[str, int] = json.loads(known.get("places", "{}"))  # of each column's cells in a stored row
         self.left_out: Counter[str] = Counter()
+        self.times: list[float] = []
         self._is_stated = bool(json.loads(known.get("stated", "false")))
         about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
         if columns:
@@ -212,16 +219,18 @@ class WindowStore:
             raise DataError("the window is empty", "Collect samples first: glassfleet data collect", str(self.path))
         with self._explained():
             stored = self._db.execute(
-                "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (self._oldest(), self._max_rows)
+                "SELECT at, cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (self._oldest(), self._max_rows)
             ).fetchall()
+            offset = self._offset()
         places = [self._places[name] for name in self.columns]
         rows = []
-        for (text,) in reversed(stored):
+        for at, text in reversed(stored):
             cells = json.loads(text)
-            rows.append([cells[place] if place < len(cells) else None for place in places])
+            rows.append([*(cells[place] if place < len(cells) else None for place in places), at - offset])
         self.left_out = Counter()
         for index, name in enumerate(self.columns):
             rows = self._alike(name, index, rows)
+        self.times = [row.pop() for row in rows]
         return self.columns, rows
 
     def _alike(self, name: str, index: int, rows: list[list[Any]]) -> list[list[Any]]:
@@ -303,9 +312,12 @@ class WindowStore:
         """Return the time of arrival from which on rows are in the window."""
         if not self._max_seconds:
             return -math.inf
-        offset = float(dict(self._db.execute("SELECT name, value FROM about")).get("offset", 0))
-        now, newest = self._clock() + offset, self._newest(self._clock())[1]
+        now, newest = self._clock() + self._offset(), self._newest(self._clock())[1]
         return (now if 0 <= now - newest <= LONGEST_PARKED else newest) - self._max_seconds
+
+    def _offset(self) -> float:
+        """Return by how much the times of arrival are ahead of this machine's clock."""
+        return float(dict(self._db.execute("SELECT name, value FROM about")).get("offset", 0))
 
     def _newest(self, without: float) -> tuple[int, float]:
         """Return number and time of the newest row; 0 and `without` when there is none."""
@@ -378,7 +390,11 @@ def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list
     names, rows = window.read()
     if window.left_out:
         _log.warning("rows-left-out", source=place.shown, rows=dict(window.left_out))
-    yield names, iter([rows] if rows else [])
+    if not TIMES.isdisjoint(name.strip().lower() for name in names):
+        yield names, iter([rows] if rows else [])
+        return
+    timed = [[at, *row] for at, row in zip(window.times, rows, strict=True)]
+    yield (ARRIVED, *names), iter([timed] if timed else [])
 
 
 def _open(place: Location) -> WindowStore:

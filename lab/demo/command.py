@@ -18,7 +18,7 @@ from console.common import (
     print_json,
     workshop,
 )
-from console.run.runspec import BOUNDS_HELP
+from console.run.options import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of

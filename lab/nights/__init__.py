@@ -1,1 +1,1 @@
-"""`python -m lab.nights`: the gate over simulated nights, with and without drift, and the power of its test."""
+"""`python -m lab.nights`: the gate over simulated nights, the power of its test; `.drift`: how soon drift is found."""

@@ -162,6 +162,11 @@ class World:
         )
 
 
+def fleet_seed(seed: int, number: int) -> int:
+    """Return the seed of one of many fleets: two seeds have none in common."""
+    return 100_000 * (seed - 1) + 1 + number
+
+
 def longest(flags: Sequence[bool]) -> int:
     """Return how many in a row are true at most."""
     return max((len(list(group)) for is_true, group in groupby(flags) if is_true), default=0)
@@ -194,7 +199,7 @@ def nights(fleets: int = 200, seed: int = 1) -> None:
     for drift in DRIFTS:
         for size, is_private in ((3, False), (8, False), (30, False), (8, True)):
             count = max(1, fleets // len(SIZES) // (1 if drift == "none" else 4))
-            runs = [simulated(size, drift, seed + number, is_private=is_private) for number in range(count)]
+            runs = [simulated(size, drift, fleet_seed(seed, number), is_private=is_private) for number in range(count)]
             every = [night for run in runs for night in run]
             above = sum(night.used > MARGIN for night in every)
             # Where the truth moves, an old version that nobody kept may be right again.
@@ -213,5 +218,7 @@ def nights(fleets: int = 200, seed: int = 1) -> None:
     print("| vehicles |", " | ".join(f"{change:+.0%}" for change in changes), "|")
     print("|---:|", "---:|" * len(changes), sep="")
     for size, times in ((3, 300), (8, 300), (30, 100), (1000, 20)):
-        shares = [np.mean([power(size, change, seed + number) for number in range(times)]) for change in changes]
+        shares = [
+            np.mean([power(size, change, fleet_seed(seed, number)) for number in range(times)]) for change in changes
+        ]
         print(f"| {size:,} |", " | ".join(f"{share:.0%}" for share in shares), "|", flush=True)

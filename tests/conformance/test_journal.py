@@ -46,6 +46,25 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return memory_opener()
 
 
+def test_journal_appends_entries_with_decisions_or_nothing(opener: Opener) -> None:
+    journal = opener()
+    night = Decision("schedule nightly", "schedule.night", 2.0, 1.7e9, {"at": 1.7e9})
+    for wrong in (replace(night, body={"at": object()}), replace(night, kind=None)):
+        with contextlib.suppress(TypeError, StorageError):
+            journal.append([entry("a", 1)], [night, wrong])
+            assert wrong.kind is None  # which memory takes
+            break
+    else:
+        assert (journal.unfinished(), journal.decisions()) == ([], [])
+    journal.append([entry("b", 3)], [night])
+    journal.append([], [replace(night, at=4.0)])
+    journal.close()
+    journal = opener()
+    assert list(journal.records("b")) == [entry("b", 3)]
+    assert journal.decisions("schedule nightly")[-2:] == [night, replace(night, at=4.0)]
+    assert journal.last_time() == 4.0
+
+
 def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> None:
     journal = opener()
     journal.append([entry("b", 1), entry("a", 2), entry("b", 3)])

@@ -23,7 +23,7 @@ from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, Journal, MemoryJournal, migrations
-from coordinator.journal.port import StoredModel
+from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
 from glassfleet.scheme import Task
@@ -45,10 +45,10 @@ class TornDisk(MemoryJournal):
 
     is_full = False
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:
         if self.is_full:
             raise StorageError("no room")
-        super().append(entries)
+        super().append(entries, decisions)
 
 
 def memory_opener() -> Callable[[], Journal]:

@@ -88,6 +88,9 @@ class Simulation:
         models and contributions into parts.
     ca : TestCa or None
         Given: every process has a certificate of its own, signs, and takes signed messages only.
+    calendar : float or None
+        Wall clock of all processes at the begin, seconds since the epoch; `set_clock` moves one. None: a life's wall
+        clock is its monotonic one.
     """
 
     begun: ClassVar[WeakSet[Simulation]] = WeakSet()
@@ -103,11 +106,14 @@ class Simulation:
         max_message_bytes: int = 128 * 1024,
         broker_limit: int | None = None,
         ca: TestCa | None = None,
+        calendar: float | None = None,
     ) -> None:
         self.begun.add(self)
         self.ca = ca
         self.refused: Counter[str] = Counter()
         self._issued: dict[str, Issued] = {}
+        self.calendar = calendar
+        self._moved: Counter[str] = Counter()
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
         self.journal = MemoryJournal()
@@ -173,7 +179,7 @@ class Simulation:
                 self.journal,
                 Engine(),
                 clock=clock,
-                wall=clock,
+                wall=self._wall(COORDINATOR, clock),
                 software="sim",
                 incarnation=incarnation,
             )
@@ -219,7 +225,7 @@ class Simulation:
                 self.sources[name],
                 make_transport,
                 clock=clock,
-                wall=clock,
+                wall=self._wall(name, clock),
                 incarnation=f"{name}-{self._lives[name]}",
             )
             agent.start(
@@ -303,6 +309,14 @@ class Simulation:
         born = self.hub.now
         # Every life has a monotonic clock with an origin of its own, as after a reboot.
         return lambda: self.hub.now - born + 1000.0 * self._lives[name]
+
+    def _wall(self, name: str, clock: Callable[[], float]) -> Callable[[], float]:
+        begin = self.calendar
+        return clock if begin is None else lambda: begin + self.hub.now + self._moved[name]
+
+    def set_clock(self, name: str, seconds: float) -> None:
+        """Move the wall clock of a machine by so much from where it is, over restarts."""
+        self._moved[name] += int(seconds)
 
     def _run(self, name: str, action: Callable[[], None]) -> None:
         """Let a process do something, then what is due; it may die in it."""

@@ -21,6 +21,7 @@ from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.journal.port import StoredModel
+from coordinator.models.drift import moved_since
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
 from glassfleet.explain.difference import Part
@@ -109,6 +110,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
                 for line in scored.items
             ],
+            moved=moved_since(registry, loaded.record),
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
             inputs=_inputs(loaded),

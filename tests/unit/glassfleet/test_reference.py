@@ -19,6 +19,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.explain import explain_row
 from glassfleet.forecasts import tell_forecasts
+from glassfleet.numerics.drift import COLUMNS, MOST
 from glassfleet.private.layout import layout_of
 from glassfleet.reference import Reference, explained, filled, recorded, reference_of, typical_row
 from glassfleet.reword import in_words_of
@@ -291,3 +292,26 @@ def test_what_a_rule_does_not_tell_is_as_in_others() -> None:
     expected = [[2.0, 6.0, 4.0], [1.0, 6.0 * 2.0 / 6.0, 1.0], [1.0, 3.0, 2.0]]  # of the second nobody tells: a half
     assert filled(sums, columns).tolist() == expected
     assert filled(sums, None) is sums
+
+
+DRIFT = Asked({"domain": NUMBERS.to_document()}, {"domain": NUMBERS.to_document()}, lines=1, watched=2)
+
+
+def test_scores_ask_and_sum_how_far_the_champion_moved_and_refuse_what_cannot_be():
+    task = SCORES.server.start(DRIFT, NUMBERS, 0).task
+    shape = SCORES.layout(task)["drift"]
+    assert shape == (2 + len(NUMBERS.features), COLUMNS)
+    own = np.zeros(shape, dtype=np.int64)
+    own[0] = 1, -12, 144, 20, 1, 20
+    y = np.linspace(0.0, 1.0, 20)
+    answers = [scored(task, y, {"candidate": y}, drift=each) for each in (own, own, None)]
+    for each in answers:
+        SCORES.server.check(task, each)
+    drift = SCORES.server.reduce({"task": task.body}, answers).summary["drift"]
+    assert drift["rules"] == 2
+    assert drift["sums"][0] == (2 * own[0]).tolist()
+    for column, value in ((0, 2), (1, 5 * MOST), (1, 13), (2, 143), (3, MOST + 1), (4, 2), (5, -MOST - 1)):
+        false = own.copy()
+        false[0, column] = value
+        with pytest.raises(ContributionError):
+            SCORES.server.check(task, scored(task, y, {"candidate": y}, drift=false))

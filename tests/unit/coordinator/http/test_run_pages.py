@@ -280,6 +280,19 @@ def test_pages_say_for_whom_a_version_is_better_and_worse_than_the_one_before(fl
     assert answer.headers["location"] == "/models/m/1/against/2"
 
 
+def test_page_of_a_version_says_what_has_moved_since_by_the_newest_later_record(fleet: Fleet) -> None:
+    assert "What has moved" not in fleet.page("/models/m/1")
+    model = catalogue.load("frt").from_document(small_document(0.1))
+    for words in ("rule 3: its error is 20% larger", "<b>x0 is lower by 0.6 standard deviations"):
+        drift = {"of": fleet.records[0].digest, "rules": 1, "sums": [], "moved": [words]}
+        publish(fleet.service, model, "m", ["a"], run=f"r{len(words)}", drift=drift)
+    text = fleet.page("/models/m/1")
+    assert "What has moved" in text
+    assert "&lt;b&gt;x0 is lower by 0.6 standard deviations" in text
+    assert "20% larger" not in text
+    assert "What has moved" not in fleet.page("/models/m/2")
+
+
 @pytest.mark.parametrize("other", [{"rows": 11}, {"digest": "0" * 64}, {"metric": "f1"}])
 def test_scores_on_other_rows_or_of_another_document_are_not_compared(fleet: Fleet, other: dict[str, Any]) -> None:
     fleet.scored("a", 1, 1.0, **other)

@@ -15,6 +15,7 @@ from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
 from coordinator.config import CoordinatorConfig
 from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal.port import Decision
 from coordinator.main import assemble
 from coordinator.process.queue import EventQueue
 from coordinator.process.service import Service
@@ -43,9 +44,9 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     class Slow(MemoryJournal):
         """Stalls at every answer, as a full machine does, until well after the deadline."""
 
-        def append(self, entries: Sequence[Entry]) -> None:
-            super().append(entries)
-            if entries[0].kind == "answer":
+        def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:
+            super().append(entries, decisions)
+            if entries and entries[0].kind == "answer":
                 clock[0] += 60
 
     clock, hub = [0.0], MemoryHub()

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from edge_agent.compute.budget import Budget
-from edge_agent.models.summed import summed
+from edge_agent.models.summed import answered
 from edge_agent.session.answers import Answerer
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
+from edge_agent.session.watched import WatchStore
 from edge_agent.storage import load_secret, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
@@ -70,7 +71,8 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
             SECRET,
             private,
             tests=lambda: dataset(2),
-            score=summed,
+            score=answered,
+            watched=WatchStore(tmp_path / "drift.json"),
             most_bytes=10**6,
             budget=Budget(),
         )
