@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from coordinator.duty.causes import look
 from coordinator.fleet.outliers import with_lines, with_scores
 from coordinator.http.access import (
     HTTP_LIMITS,
@@ -128,7 +129,7 @@ def make_app(  # noqa: C901  one short function per address
     # Long answers are made into text here, on a thread of their own, and not where all requests are served.
     @app.get("/api/agents", dependencies=[READER], response_model=list[dict[str, Any]])
     def _agents() -> Response:
-        return ShownJson(coordinator.fleet.document())
+        return ShownJson(look(coordinator, dashboard.recent).document())
 
     @app.get("/api/agents/{agent}/forecasts", dependencies=[READER])
     def _heads(agent: str) -> list[dict[str, Any]]:
