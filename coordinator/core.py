@@ -226,6 +226,7 @@ class Coordinator:
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()
         self.rollouts.tick(at)
+        self.runs.tidy()
         if self.rebroadcast.is_due(self.timeline.clock()):
             self.effects.repeat(self.rebroadcast.pop_agents())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -39,6 +40,7 @@ from coordinator.http.dashboard.actions import add_actions
 from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
+from coordinator.http.dashboard.week import week
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
 from coordinator.http.guard import LAST_PORT, Guard
 from coordinator.http.rollout_api import add_rollouts
@@ -134,6 +136,10 @@ def make_app(  # noqa: C901  one short function per address
     @app.get("/api/agents/{agent}/forecasts", dependencies=[READER])
     def _heads(agent: str) -> list[dict[str, Any]]:
         return coordinator.witness.heads(agent)
+
+    @app.get("/api/week", dependencies=[READER], response_model=dict[str, Any])
+    def _week() -> Response:
+        return ShownJson(week(coordinator, dashboard.library, dashboard.recent, time.time()))
 
     @app.get("/api/runs", dependencies=[READER])
     def _runs() -> list[dict[str, Any]]:

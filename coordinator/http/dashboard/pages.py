@@ -22,6 +22,7 @@ from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Pictu
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
 from coordinator.http.dashboard.vehicles import chosen, counts, parts, scored
+from coordinator.http.dashboard.week import week
 from coordinator.http.guard import PROGRAMS
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
@@ -182,6 +183,10 @@ class Dashboard:
                 current={name: pointer.version for name, pointer in pointers.items()},
                 parts=shown,
             )
+
+        @app.get("/week", dependencies=[PAGE], include_in_schema=False)
+        def _week(request: Request) -> Response:
+            return self.page(request, "week.html", week=week(self.coordinator, self.library, self.recent, time.time()))
 
         @app.get("/events/fleet", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request) -> Response:

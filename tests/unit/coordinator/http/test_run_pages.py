@@ -143,7 +143,7 @@ def there(tmp_path: Path) -> Iterator[tuple[Service, httpx.Client]]:
         document = suspended_document(
             {"run": "dusk", "spec": {**FULL, "run": "dusk", "bounds": bounds}, "started": 0.0, "reason": ""}, ended=1.0
         )
-        service.coordinator.runs.journal.close_run("dusk", document, 0.0, keep_records=False)
+        service.coordinator.runs.journal.close_run("dusk", document, 0.0)
         service.coordinator.runs.__post_init__()
         client.post("/sign-in", data={"token": (tmp_path / "api-token").read_text().strip()})
         yield service, client

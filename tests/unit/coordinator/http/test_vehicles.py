@@ -52,7 +52,7 @@ class World:
         """Write a run that has ended into the journal."""
         document = suspended_document({"run": run, "spec": {"scheme": "frt"}, "started": 0.0, "reason": ""}, ended=1.0)
         result = {agent: {"status": status, "reason": reason} for agent, (status, reason) in agents.items()}
-        self.core.runs.journal.close_run(run, {**document, "agents": result, **other}, 0.0, keep_records=False)
+        self.core.runs.journal.close_run(run, {**document, "agents": result, **other}, 0.0)
         self.core.runs.__post_init__()
 
     def needs(self) -> dict[str, list[str]]:
@@ -234,7 +234,7 @@ class EndedRuns:
     def ended(self, run: str, at: float, *, spec: dict[str, Any], outcome: str = "finished", **other: Any) -> None:
         result = {"run": run, "spec": {"run": run, **spec}, "started": at, "reason": ""}
         document = {**suspended_document(result, ended=at + 60 + at / 10), "outcome": outcome, "reason": "", **other}
-        self.core.runs.journal.close_run(run, document, 0.0, keep_records=False)
+        self.core.runs.journal.close_run(run, document, 0.0)
         self.core.runs.__post_init__()
 
     def lines(self, address: str) -> list[str]:
