@@ -144,7 +144,7 @@ class Notifier:
     def _keep(self, name: str, memory: Memory) -> None:
         values = memory.to_values()
         if values != self._memory[name].to_values():
-            self._service.call(lambda core: core.journal.keep("notices", {name: values}, CHANNELS))
+            self._service.call(lambda core: core.journal.keep("notices", {name: values}, 100 * CHANNELS))
         self._memory[name] = memory
 
     def _decisions(self) -> list[Decision]:
