@@ -90,13 +90,13 @@ def growth(url: str, seen: Seen, now: float) -> Finding:
     from coordinator.journal.inspect import leader
 
     leads = leader(url)
-    days = float(CoordinatorConfig().records_days if leads is None else leads.about["settings"]["records_days"])
+    settings = {} if leads is None else leads.about["settings"]
+    days = float(settings.get("records_days", CoordinatorConfig.model_fields["records_days"].default))
     age = max(1.0, (now - seen.since) / 86400.0) if seen.since else 1.0
     grows = Growth(seen.events, seen.events / age, seen.documents / max(1.0, seen.days, age), days)
+    most = size(OVERHEAD * seen.events + grows.to_come)
     says = f"the journal grows by {size(grows.daily)} a day"
-    says += (
-        f"; events of ended runs stay for {days:g} days, which comes to {size(seen.events * OVERHEAD + grows.to_come)}"
-    )
+    says += f"; events of ended runs stay for {days:g} days, which comes to {most}"
     file = sa.make_url(url).database if url.startswith("sqlite") else None
     if file is None:
         return fine("growth", says)

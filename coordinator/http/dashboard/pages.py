@@ -195,9 +195,14 @@ class Dashboard:
             )
 
     def _look_at_fleet(self) -> Hashable:
-        return self.service.is_connected, *(
-            (agent, each.status, each.incarnation, each.software)
-            for agent, each in self.coordinator.fleet.known().items()
+        return (
+            self.service.is_connected,
+            *self.coordinator.runs.newest(1),
+            len(self.coordinator.runs.past),
+            *(
+                (agent, each.status, each.incarnation, each.software, Same(each.evaluations))
+                for agent, each in self.coordinator.fleet.known().items()
+            ),
         )
 
     # -- runs -----------------------------------------------------------------------------------------------------

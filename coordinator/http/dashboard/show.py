@@ -99,7 +99,7 @@ def rows(document: Mapping[str, Any]) -> int:
     """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
     if document.get("private"):
         return int(document["private"]["rows"])
-    counts: Mapping[str, int] = document.get("rows", {})
+    counts: Mapping[str, int] = document["rows"]
     cohort = document.get("cohort") or counts
     return sum(counts.get(agent, 0) for agent in cohort)
 

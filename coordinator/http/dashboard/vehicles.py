@@ -129,12 +129,12 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
     status, reason = part["status"], reason_words(part["reason"])
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
-    elif agent in document.get("false_answers", ()):
+    elif agent in document["false_answers"]:
         reason = "left out: it gave false answers, or ended private runs by refusing"
     elif not status:
         reason = "it was not up"
     rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]
-    rows = document.get("rows", {}).get(agent)
+    rows = document["rows"].get(agent)
     # Not the document: those of a large fleet are not all kept until the page is drawn.
     run = {name: document[name] for name in ("run", "state", "outcome", "model", "started")}
     status = "" if status == "idle" else status
