@@ -26,7 +26,8 @@ KINDS: Final = (
 )
 """Of causes, the most urgent first."""
 
-DOWN: Final = "down: it was stopped, or its connection broke off"
+STOPPED: Final = "down: it was stopped"
+BROKE_OFF: Final = "down: its connection broke off (power, coverage or a crash)"
 
 
 class Cause(NamedTuple):
@@ -133,7 +134,8 @@ def look_at(known: Mapping[str, KnownAgent], runs: Sequence[Attendance], current
     # Those that are down too: their certificates told it before.
     offers = {agent: each.offer for agent, each in known.items()}
     differ = ((agent, _cause("differs", words)) for agent, words in differences(offers))
-    down = ((agent, _cause("down", DOWN)) for agent, each in known.items() if each.status != "up")
+    gone = ((agent, each.stopped) for agent, each in known.items() if each.status != "up")
+    down = ((agent, _cause("down", STOPPED if stopped else BROKE_OFF)) for agent, stopped in gone)
     for agent, cause in (*_of_runs(known, runs), *differ, *of_models, *down):
         causes[agent].append(cause)
     for each in causes.values():

@@ -53,8 +53,8 @@ def _bytes_of(evaluations: Mapping[Any, Mapping[str, Any]]) -> int:
 class KnownAgent:
     """One agent. Never changed, but replaced.
 
-    `since` is when it came up; of one that is down, when it was last known to be up. `size` are the bytes that it takes
-    without its offer; `turns` are the changes that it may still make as of `counted`.
+    `since` is when it came up; of one that is down, when it was last known to be up. `stopped`: it was told to stop.
+    `size` are the bytes that it takes without its offer; `turns` are the changes that it may still make as of `counted`.
     """
 
     status: str
@@ -65,6 +65,7 @@ class KnownAgent:
     size: int
     turns: float = 0.0
     counted: float = 0.0
+    stopped: bool = False
     evaluations: Mapping[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
 
@@ -211,11 +212,19 @@ class Fleet:
             self._put(agent, self._counted(known))
             self.refused += 1
             return None
-        says = {"status": "up", "incarnation": body.incarnation, "software": body.software, "offer": shared}
+        says = {
+            "status": "up",
+            "stopped": False,
+            "incarnation": body.incarnation,
+            "software": body.software,
+            "offer": shared,
+        }
         self._put(agent, self._counted(known, **says, since=self._wall(), size=size))
         return shared
 
-    def down(self, agent: str, incarnation: str | None, software: str = "", born: float = 0.0) -> bool:
+    def down(
+        self, agent: str, incarnation: str | None, *, software: str = "", born: float = 0.0, stopped: bool = False
+    ) -> bool:
         """Take a last will; False when it is not news, or is the will of an earlier process of a living agent.
 
         An agent that was not known is remembered as down while there is room: the broker kept its will over a restart
@@ -227,11 +236,13 @@ class Fleet:
             None: its retained state was cleared; nobody need remember it.
         born : float
             As for `up`.
+        stopped : bool
+            It was told to stop; else its connection broke off.
         """
         known = self._agents.get(agent)
         if known is None:
             if incarnation is not None:
-                record = _record("down", incarnation, software, Offer(), self._since(born))
+                record = replace(_record("down", incarnation, software, Offer(), self._since(born)), stopped=stopped)
                 if self._has_room(record.size + self._offers.cost(record.offer)):
                     self._meet(agent, record)
             return False
@@ -239,7 +250,7 @@ class Fleet:
             return False
         if incarnation is not None and incarnation != known.incarnation:
             return False
-        self._put(agent, self._counted(known, status="down", since=self._wall()))
+        self._put(agent, self._counted(known, status="down", stopped=stopped, since=self._wall()))
         return True
 
     def _since(self, born: float) -> float:

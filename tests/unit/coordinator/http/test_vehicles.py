@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from coordinator.duty.causes import DOWN, look
+from coordinator.duty.causes import BROKE_OFF, STOPPED, look
 from coordinator.http.dashboard.vehicles import chosen
 from coordinator.process.service import Service
 from coordinator.runs.attendance import Recent
@@ -82,7 +82,7 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
             "its RMSE is 40, the median vehicle's is 1.9; always forecasting the mean would have 3",
             "more than 900 % worse than alone with m",
         ],
-        "v2": [DOWN],
+        "v2": [BROKE_OFF],
         "v1": ["late: answered statistics 3 after its end"],
         "v4": ["scored m v1 last, in use is v2"],
         "v6": ["20.0 % worse than alone with m"],
@@ -101,7 +101,7 @@ def test_the_causes_are_the_same_everywhere_the_cause_before_what_follows_for_th
     there.scored("v3", 2, 2.3)
     outside = "56% of its rows lie outside the limits of 'buffer_last_s'"
     there.ran("dusk", {"v3": ("member", "")}, far_out=[["v3", outside]])
-    for words in ([outside, "15.0 % worse than alone with m"], [outside, DOWN, "15.0 % worse than alone with m"]):
+    for words in ([outside, "15.0 % worse than alone with m"], [outside, STOPPED, "15.0 % worse than alone with m"]):
         (known,) = [each for each in there.client.get("/api/agents").json() if each["causes"]]
         assert (known["agent"], [each["words"] for each in known["causes"]]) == ("v3", words)
         assert known["causes"][0]["page"] == "/runs/dusk"
@@ -112,7 +112,7 @@ def test_the_causes_are_the_same_everywhere_the_cause_before_what_follows_for_th
         assert line.split("  ", 3)[3] == "; ".join(words)
         assert counts.endswith("1 needs attention")
         assert json.loads(CliRunner().invoke(cli, ["fleet", "--json", *where]).output)[0] == known
-        there.fleet.down("v3", None)
+        there.fleet.down("v3", None, stopped=True)
     there.ran("dawn", {"v3": ("member", "")})
     assert there.needs()["v3"] == words[1:], "the newest run that asked it counts"
 
