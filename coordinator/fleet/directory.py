@@ -54,7 +54,7 @@ class KnownAgent:
     """One agent. Never changed, but replaced.
 
     `since` is when it came up; of one that is down, when it was last known to be up. `stopped`: it was told to stop.
-    `size` are the bytes that it takes without its offer; `turns` are the changes that it may still make as of `counted`.
+    `size` are the bytes that it takes without its offer; `turns` are the changes it may still make as of `counted`.
     """
 
     status: str
