@@ -55,7 +55,7 @@ def mailbox() -> Iterator[Inbox]:
                     message = message_from_bytes(b"".join(lines), policy=policy.default)
                     part = message.get_body(("plain",))
                     assert part is not None
-                    inbox.append(f"{message['subject']}\n{part.get_content().strip()}")
+                    inbox.append(f"{message['subject']}\n{part.get_content().strip()}".replace("\r\n", "\n"))
                 refuses = inbox.is_shut and verb == b"MAIL"
                 self.wfile.write(b"221 bye\r\n" if verb == b"QUIT" else b"451 later\r\n" if refuses else b"250 ok\r\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,7 +93,7 @@ class Duty:
     """A coordinator whose journal is a file, four vehicles, two addresses, and a clock."""
 
     def __init__(self, folder: Path, urls: str) -> None:
-        self.folder, self.urls, self.now = folder, urls, 2e9
+        self.folder, self.urls, self.now = folder, urls, time.time()
 
     @contextmanager
     def life(self) -> Iterator[Notifier]:
@@ -128,7 +129,7 @@ def test_webhook_and_mail_are_told_of_causes_failed_runs_and_versions_that_went_
             aliases, registry = duty.core.aliases, duty.core.registry
             registry.decide([aliases.to_current("m", 1, digest, "rolled-back", "it brakes too late")])
             duty.failed("dusk", "not-enough-agents")
-            duty.now = aliases.wall() + 1
+            duty.now += 60
             notifier.tell()
             assert hook == mail == [SAID]
             duty.now += LASTS
@@ -143,9 +144,9 @@ def test_webhook_and_mail_are_told_of_causes_failed_runs_and_versions_that_went_
         assert Counter(hook) == Counter(mail) == Counter({SAID: 1, later: 1})
 
 
-SAID = """Fleet fleet: run dusk of model m failed: not-enough-agents and 1 more
-run dusk of model m failed: not-enough-agents (/runs/dusk)
-model m was rolled back: version 1 is in use (it brakes too late) (/models/m/1)"""
+SAID = """Fleet fleet: model m was rolled back: version 1 is in use (it brakes too late) and 1 more
+model m was rolled back: version 1 is in use (it brakes too late) (/models/m/1)
+run dusk of model m failed: not-enough-agents (/runs/dusk)"""
 
 
 def test_an_address_that_took_no_message_is_tried_again_and_the_other_is_not_told_twice(tmp_path: Path) -> None:
