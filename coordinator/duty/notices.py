@@ -39,7 +39,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class Sent:
     """When a cause was told, seconds since the epoch, and whether it went since."""
 
     at: float
@@ -50,20 +50,20 @@ class Told:
 class Memory:
     """What is known of causes: since when those are there that were not told, and which were told.
 
-    `told` is kept over a restart; `since` begins anew.
+    `sent` is kept over a restart; `since` begins anew.
     """
 
     since: Mapping[Key, float] = field(default_factory=dict)
-    told: Mapping[Key, Told] = field(default_factory=dict)
+    sent: Mapping[Key, Sent] = field(default_factory=dict)
 
     def to_values(self) -> list[dict[str, Any]]:
         """Return what is kept, as JSON values."""
-        return [{**key._asdict(), "at": each.at, "over": each.is_over} for key, each in sorted(self.told.items())]
+        return [{**key._asdict(), "at": each.at, "over": each.is_over} for key, each in sorted(self.sent.items())]
 
     @classmethod
     def of(cls, values: Iterable[Mapping[str, Any]]) -> Memory:
         """Rebuild it from what was kept."""
-        return cls(told={Key(each["whom"], each["kind"]): Told(each["at"], each["over"]) for each in values})
+        return cls(sent={Key(each["whom"], each["kind"]): Sent(each["at"], each["over"]) for each in values})
 
 
 def conditions(
@@ -119,20 +119,20 @@ def due(memory: Memory, found: Collection[Key], known: Collection[str], now: flo
         begun, say.
     """
     since = {key: memory.since.get(key, now) for key in found}
-    told: dict[Key, Told] = {}
-    for key, each in memory.told.items():
+    sent: dict[Key, Sent] = {}
+    for key, each in memory.sent.items():
         is_away = key.kind not in EVENTS and key.whom not in known
         if key in found or now - each.at < (FORGOTTEN if is_away else DAY):
-            told[key] = each if key in found or is_away else Told(each.at, is_over=True)
+            sent[key] = each if key in found or is_away else Sent(each.at, is_over=True)
     result = [
         key
         for key in found
         if now - since[key] >= _lasts(key.kind)
-        and (key not in told or (now - told[key].at >= DAY and (told[key].is_over or key.kind in EVENTS)))
+        and (key not in sent or (now - sent[key].at >= DAY and (sent[key].is_over or key.kind in EVENTS)))
     ]
     # One that came again within the day waits for its turn.
-    kept = {key: at for key, at in since.items() if key not in told or told[key].is_over}
-    return sorted(result), Memory(kept, told | {key: Told(now) for key in result})
+    kept = {key: at for key, at in since.items() if key not in sent or sent[key].is_over}
+    return sorted(result), Memory(kept, sent | {key: Sent(now) for key in result})
 
 
 def message(fleet: str, words: Sequence[str]) -> tuple[str, str]:

@@ -212,7 +212,7 @@ def _file(path: Path) -> Seen | None:
         engine.dispose()
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
     return Seen(
-        str(path), *counts[:3], room, *counts[3:], _has_flock(path), not why, why,
+        str(path), *counts[:3], room, *counts[3], _has_flock(path), not why, why,
         "" if damage == "ok" else f"the file is damaged ({damage})",
     )  # fmt: skip
 
@@ -270,11 +270,11 @@ def _server(url: sa.URL) -> Seen | None:
     finally:
         engine.dispose()
     why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
-    return Seen(what, *counts[:3], room, *counts[3:], bool(locked), not why, why)
+    return Seen(what, *counts[:3], room, *counts[3], bool(locked), not why, why)
 
 
-def _counts(connection: sa.Connection) -> tuple[str, int, int, int, float, int, float]:
-    """Return revision, records, unfinished, events, since, documents and days of `Seen`."""
+def _counts(connection: sa.Connection) -> tuple[str, int, int, tuple[int, float, int, float]]:
+    """Return revision, records and unfinished of `Seen`; and its events, since, documents and days."""
     revision = str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one())
     func, zero = sa.func, sa.literal(0)
     of_events = func.count(), func.coalesce(func.sum(func.length(RECORDS.c.body)), zero), func.min(RECORDS.c.wall)
@@ -287,4 +287,4 @@ def _counts(connection: sa.Connection) -> tuple[str, int, int, int, float, int, 
     first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
     days = 0.0 if first is None else float(last - first) / 86400.0
     unfinished = connection.execute(open_runs).scalar_one()
-    return revision, records, unfinished, int(events), float(since or 0.0), int(documents), days
+    return revision, records, unfinished, (int(events), float(since or 0.0), int(documents), days)

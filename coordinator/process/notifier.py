@@ -84,8 +84,8 @@ class Notifier:
         self._service = service
         self._channels = to
         self._wall = wall
-        kept = service.coordinator.journal.kept
-        self._memory = {each.name: Memory.of(kept("notices", each.name)) for each in to}
+        core = service.coordinator
+        self._memory = {each.name: Memory.of(core.journal.kept("notices", each.name)) for each in to}
         self._again = dict.fromkeys(self._memory, 0.0)
         self._recent = Recent()
         self._current: dict[str, tuple[int, Decision]] = {}
@@ -139,7 +139,7 @@ class Notifier:
         _log.warning("notice-not-sent", to=channel.shown, causes=len(due), again=AGAIN)
         self._again[channel.name] = now + AGAIN
         since = {**after.since, **{key: before.since.get(key, now) for key in due}}
-        self._keep(channel.name, Memory(since, before.told))
+        self._keep(channel.name, Memory(since, before.sent))
 
     def _keep(self, name: str, memory: Memory) -> None:
         values = memory.to_values()
@@ -150,8 +150,9 @@ class Notifier:
     def _decisions(self) -> list[Decision]:
         """Return the decisions by which versions are current; read anew of a name that stands for another one."""
         core = self._service.coordinator
-        for name, pointer in core.aliases.current.items():
+        aliases, registry = core.aliases, core.registry
+        for name, pointer in aliases.current.items():
             if self._current.get(name, (0,))[0] != pointer.sequence:
-                newest = [each for each in core.registry.decisions(name) if each.kind == CURRENT][-1]
+                newest = [each for each in registry.decisions(name) if each.kind == CURRENT][-1]
                 self._current[name] = (pointer.sequence, newest)
         return [decision for _, decision in self._current.values()]

@@ -97,7 +97,7 @@ def _ranges(view: ModelSummary) -> Table:
 def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> Table:
     unit = f" {view.unit}" if view.unit else " %" if view.classes else ""
 
-    def told(value: float | None) -> str:
+    def in_unit(value: float | None) -> str:
         return "-" if value is None else f"{value:.4g}{unit}"
 
     uses = sorted(view.features, key=lambda use: -moves[0].get(use.feature, 0.0)) if moves else view.features
@@ -106,7 +106,7 @@ def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> Table:
         [
             use.feature,
             use.unit,
-            *(told(each.get(use.feature)) for each in moves),
+            *(in_unit(each.get(use.feature)) for each in moves),
             str(use.rules),
             f"{use.support:.3f}",
             "-" if use.effect is None else f"{use.effect:.4g}{f' {view.unit}' if view.unit else ''}",

@@ -26,7 +26,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
-from tests.support.inboxes import mailbox, webhook
+from tests.support.processes import mailbox, webhook
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")

@@ -22,7 +22,7 @@ from glassfleet import catalogue
 from schemas.errors import UsageError
 from schemas.messages import AgentState
 from tests.support.coordinator_http import publish, small_document
-from tests.support.inboxes import Inbox, mailbox, webhook
+from tests.support.processes import Received, mailbox, webhook
 
 HOUR = 3600.0
 FAR, FAILED = Key("v1", "far-out"), Key("m", "run-failed")
@@ -35,8 +35,8 @@ class Life:
         self.memory = Memory()
 
     def at(self, now: float, *found: Key, known: tuple[str, ...] = ("v1",)) -> list[Key]:
-        told, self.memory = due(self.memory, found, known, now)
-        return told
+        result, self.memory = due(self.memory, found, known, now)
+        return result
 
     def restart(self) -> None:
         self.memory = Memory.of(self.memory.to_values())
@@ -131,7 +131,7 @@ def test_webhook_and_mail_are_told_of_causes_failed_runs_and_versions_that_went_
             duty.failed("dusk", "not-enough-agents")
             duty.now += 60
             notifier.tell()
-            assert hook == mail == [SAID]
+            assert hook == mail == [FIRST]
             duty.now += LASTS
             notifier.tell()
             (_, later), (_, by_mail) = hook, mail
@@ -141,10 +141,10 @@ def test_webhook_and_mail_are_told_of_causes_failed_runs_and_versions_that_went_
         with duty.life() as notifier:
             duty.now += HOUR
             notifier.tell()
-        assert Counter(hook) == Counter(mail) == Counter({SAID: 1, later: 1})
+        assert Counter(hook) == Counter(mail) == Counter({FIRST: 1, later: 1})
 
 
-SAID = """Fleet fleet: model m was rolled back: version 1 is in use (it brakes too late) and 1 more
+FIRST = """Fleet fleet: model m was rolled back: version 1 is in use (it brakes too late) and 1 more
 model m was rolled back: version 1 is in use (it brakes too late) (/models/m/1)
 run dusk of model m failed: not-enough-agents (/runs/dusk)"""
 
@@ -157,8 +157,8 @@ def test_an_address_that_took_no_message_is_tried_again_and_the_other_is_not_tol
             mail.is_shut = True
             notifier.tell()
             mail.is_shut = False
-            told: list[tuple[Inbox, int]] = [(hook, 1), (mail, 0)]
-            assert [len(inbox) for inbox, _ in told] == [count for _, count in told]
+            expected: list[tuple[Received, int]] = [(hook, 1), (mail, 0)]
+            assert [len(box) for box, _ in expected] == [count for _, count in expected]
             duty.now += AGAIN - 1
             notifier.tell()
             assert not mail

@@ -43,7 +43,7 @@ def compared(_name: str, before: int, after: int) -> Change:
     return {"verdict": verdict, "new": [f"rule of {after}"], "gone": [], "changed": [], "kept": 2}
 
 
-def told(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week:
+def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week:
     nobody = Look({}, {}, {}, {})
     return week("f", NOW, decisions=decisions, runs=runs or [], look=nobody, compared=compared)
 
@@ -66,12 +66,12 @@ def told(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week
     ],
 )
 def test_week_says_whether_a_model_is_better(decisions: list[Decision], headline: str) -> None:
-    (model,) = told(*decisions)["models"]
+    (model,) = week_of(*decisions)["models"]
     assert model["headline"] == headline
 
 
 def test_week_lists_what_became_of_versions_and_nothing_older() -> None:
-    (model,) = told(current(8, 1), current(6, 2), waits(5, 3), current(1, 1, "rolled-back", "it brakes too late"))[
+    (model,) = week_of(current(8, 1), current(6, 2), waits(5, 3), current(1, 1, "rolled-back", "it brakes too late"))[
         "models"
     ]
     assert [(turn["version"], turn["what"], turn["why"]) for turn in model["turns"]] == [
@@ -83,7 +83,7 @@ def test_week_lists_what_became_of_versions_and_nothing_older() -> None:
 
 def test_week_leaves_references_and_candidates_that_are_tried_out() -> None:
     tried = replace(waits(1, 2), body={"version": 2, "reason": "", "trial": {"below": 1000}})
-    assert told(replace(current(1, 1), name="m.central"), tried)["models"] == []
+    assert week_of(replace(current(1, 1), name="m.central"), tried)["models"] == []
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_the_causes_are_the_same_everywhere_the_cause_before_what_follows_for_th
         assert (known["agent"], [each["words"] for each in known["causes"]]) == ("v3", words)
         assert known["causes"][0]["page"] == "/runs/dusk"
         for page in ("/", "/vehicles/v3"):
-            assert told(there.client.get(page).text) == words
+            assert causes_on(there.client.get(page).text) == words
         where = ["--coordinator", str(there.client.base_url)]
         line, counts = CliRunner().invoke(cli, ["fleet", *where]).output.splitlines()
         assert line.split("  ", 3)[3] == "; ".join(words)
@@ -138,7 +138,7 @@ def test_a_vehicle_has_one_clock(there: World, page: str) -> None:
     assert "ast seen" not in text
 
 
-def told(text: str) -> list[str]:
+def causes_on(text: str) -> list[str]:
     """Return the causes that a page tells."""
     (inside,) = re.findall(r'<ul class="flat needs">(.*?)</ul>', text)
     return [html.unescape(re.sub("<[^>]+>", "", line)) for line in inside.split("</li>")[:-1]]
