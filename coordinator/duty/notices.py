@@ -95,11 +95,11 @@ def conditions(
             number, reason = each.body["version"], each.body["reason"]
             words = f"model {each.name} {retreat}: version {number} is in use ({reason}) (/models/{each.name}/{number})"
             found[Key(each.name, BACK)] = words
-    for each in rollouts:
-        if each["phase"] == "rolled-back" and not each["plan"]["gate"] and now - each["ended"] < DAY:
-            page = f"/models/{each['model']}/{each['version']}"
-            words = f"version {each['version']} of model {each['model']} was tried and rolled back: {each['reason']}"
-            found[Key(each["model"], BACK)] = f"{words} ({page})"
+    for rollout in rollouts:
+        if rollout["phase"] == "rolled-back" and not rollout["plan"]["gate"] and now - rollout["ended"] < DAY:
+            page = f"/models/{rollout['model']}/{rollout['version']}"
+            words = f"version {rollout['version']} of model {rollout['model']} was tried and rolled back: {rollout['reason']}"
+            found[Key(rollout["model"], BACK)] = f"{words} ({page})"
     for agent, causes in look.causes.items():
         for cause in causes:
             words = f"{agent}: {cause.words} ({cause.page or f'/vehicles/{agent}'})"

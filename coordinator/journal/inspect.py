@@ -211,10 +211,9 @@ def _file(path: Path) -> Seen | None:
     finally:
         engine.dispose()
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
-    return Seen(
-        str(path), *counts[:3], room, *counts[3], _has_flock(path), not why, why,
-        "" if damage == "ok" else f"the file is damaged ({damage})",
-    )  # fmt: skip
+    damage = "" if damage == "ok" else f"the file is damaged ({damage})"
+    about = {"writable": not why, "why": why, "damage": damage}
+    return Seen(what=str(path), bytes=room, is_locked=_has_flock(path), **about, **counts)
 
 
 def _reader(path: Path, *, stands_still: bool) -> sa.Engine:
@@ -270,12 +269,11 @@ def _server(url: sa.URL) -> Seen | None:
     finally:
         engine.dispose()
     why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
-    return Seen(what, *counts[:3], room, *counts[3], bool(locked), not why, why)
+    return Seen(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
 
 
-def _counts(connection: sa.Connection) -> tuple[str, int, int, tuple[int, float, int, float]]:
-    """Return revision, records and unfinished of `Seen`; and its events, since, documents and days."""
-    revision = str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one())
+def _counts(connection: sa.Connection) -> dict[str, Any]:
+    """Return what `Seen` has of the tables."""
     func, zero = sa.func, sa.literal(0)
     of_events = func.count(), func.coalesce(func.sum(func.length(RECORDS.c.body)), zero), func.min(RECORDS.c.wall)
     records, events, since = connection.execute(sa.select(*of_events)).one()
@@ -285,6 +283,12 @@ def _counts(connection: sa.Connection) -> tuple[str, int, int, tuple[int, float,
     )
     documents = sum(connection.execute(each).scalar_one() for each in lengths)
     first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
-    days = 0.0 if first is None else float(last - first) / 86400.0
-    unfinished = connection.execute(open_runs).scalar_one()
-    return revision, records, unfinished, (int(events), float(since or 0.0), int(documents), days)
+    return {
+        "revision": str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()),
+        "records": records,
+        "unfinished": connection.execute(open_runs).scalar_one(),
+        "events": int(events),
+        "since": float(since or 0.0),
+        "documents": int(documents),
+        "days": 0.0 if first is None else float(last - first) / 86400.0,
+    }

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.comparison import Comparison, in_words
+from coordinator.http.dashboard.comparison import Comparison
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.tokens import TokenCheck
@@ -25,6 +25,7 @@ from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet import catalogue
 from glassfleet.audit.saved import place_of
 from glassfleet.data.parameters import parameters_of
+from glassfleet.numerics.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document
