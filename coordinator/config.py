@@ -160,7 +160,7 @@ class CoordinatorConfig(Settings):
     journal: str = ""
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
     standby: bool = False
-    records_days: Annotated[float, Field(ge=0, le=36500)] = 30.0
+    records_days: Annotated[float, Field(ge=0, le=36500)] = 7.0
     kept_runs: Annotated[int, Field(ge=1)] = 10_000
     retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10
     queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024

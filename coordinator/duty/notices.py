@@ -97,9 +97,9 @@ def conditions(
             found[Key(each.name, BACK)] = words
     for rollout in rollouts:
         if rollout["phase"] == "rolled-back" and not rollout["plan"]["gate"] and now - rollout["ended"] < DAY:
-            page = f"/models/{rollout['model']}/{rollout['version']}"
-            words = f"version {rollout['version']} of model {rollout['model']} was tried and rolled back: {rollout['reason']}"
-            found[Key(rollout["model"], BACK)] = f"{words} ({page})"
+            name, number, reason = (rollout[what] for what in ("model", "version", "reason"))
+            words = f"version {number} of model {name} was tried and rolled back: {reason} (/models/{name}/{number})"
+            found[Key(name, BACK)] = words
     for agent, causes in look.causes.items():
         for cause in causes:
             words = f"{agent}: {cause.words} ({cause.page or f'/vehicles/{agent}'})"

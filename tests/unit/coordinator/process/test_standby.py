@@ -95,7 +95,7 @@ def test_standby_names_each_setting_that_is_otherwise_once_for_each_leader(confi
     assert result == [
         ("broker", "mqtt://127.0.0.1:1", "mqtt://127.0.0.1:2"),
         ("retained_versions", 3, 10),
-        ("records_days", 30.0, 0.0),
+        ("records_days", 7.0, 0.0),
     ]
 
 
