@@ -211,9 +211,9 @@ def _file(path: Path) -> Seen | None:
     finally:
         engine.dispose()
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
-    damage = "" if damage == "ok" else f"the file is damaged ({damage})"
-    about = {"writable": not why, "why": why, "damage": damage}
-    return Seen(what=str(path), bytes=room, is_locked=_has_flock(path), **about, **counts)
+    torn = "" if damage == "ok" else f"the file is damaged ({damage})"
+    is_locked = _has_flock(path)
+    return Seen(what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts)
 
 
 def _reader(path: Path, *, stands_still: bool) -> sa.Engine:

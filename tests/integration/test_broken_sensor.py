@@ -78,8 +78,8 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
     assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
     for text in (pages[0], pages[2], seen[0], seen[1], coordinator.logged()):
-        assert wrong.split(":")[1][:40] in text
-        assert many.split(":")[1] in text
+        assert wrong.split(": ")[1][:40] in text
+        assert many.split(": ")[1] in text
     assert max(variable["high"] for variable in run["domain"]["features"]) < 1e4
     assert OUT not in run["agents"] or run["agents"][OUT]["status"] == "idle"
     assert second["cohort"] == [name for name in files if name not in (WRONG, OUT)]
