@@ -14,6 +14,7 @@ import click
 
 EXTRAS = {
     "amqtt": "broker",
+    "apprise": "notify",
     "alembic": "coordinator",
     "fastapi": "coordinator",
     "immutables": "coordinator",

@@ -50,6 +50,8 @@ COMMANDS = {
     ),
     "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
     "ledger": ("console.vehicle.ledger:ledger", "List what a vehicle has told: each run, with whom, how protected."),
+    "fleet": ("console.run.fleet:fleet", "List the vehicles that need somebody, and why."),
+    "week": ("console.model.week:week", "Say what changed this week: is it better, what changed, who needs me."),
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
     "schedule": ("console.run.schedules:schedule", "Start a run every night, or whenever it is due, without hands."),
     "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),

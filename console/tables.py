@@ -29,6 +29,8 @@ COLOURS = {
     "current": "green",
     "revoked": "red",
     "expired": "red",
+    "up": "green",
+    "down": "red",
 }
 """Colours of words that say how something ended; a word that goes on ("learning") has that of `GOING_ON`."""
 

@@ -78,8 +78,9 @@ class CoordinatorConfig(Settings):
     standby : bool
         While another coordinator has the journal, wait, and lead when that one ends, however it ends. Why: a second
         coordinator that takes over by itself.
-    keep_records : bool
-        Keep the events of ended runs in the journal; False bounds its size. Why: a small disk.
+    records_days : float
+        So many days the events of a run stay in the journal when it has ended: vehicles' sums, for audits. Its model,
+        document, scores and decisions stay. Why: a small disk, or audits that come late.
     kept_runs : int
         So many ended runs are remembered; older ones are forgotten, with their models but for the newest
         `retained_versions` of each name. Why: a small disk, or many short runs.
@@ -96,6 +97,9 @@ class CoordinatorConfig(Settings):
         What the agents may make it remember.
     http : Http
         The API and the dashboard.
+    notify : str
+        Where to tell of runs that failed, versions that were rolled back and vehicles that need somebody: addresses as
+        Apprise has them, with spaces between. Why: nobody looks at the dashboard all day.
     traces : str
         OpenTelemetry spans of runs and rounds: ``off``, or the name of an installed exporter (``console``, ``otlp``).
         Why: to see where a round spends its time.
@@ -156,13 +160,14 @@ class CoordinatorConfig(Settings):
     journal: str = ""
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
     standby: bool = False
-    keep_records: bool = True
+    records_days: Annotated[float, Field(ge=0, le=36500)] = 7.0
     kept_runs: Annotated[int, Field(ge=1)] = 10_000
     retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10
     queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024
     take_over: bool = False
     fleet_limits: FleetLimits = FleetLimits()
     http: Http = Http()
+    notify: str = Field("", repr=False)
     traces: str = "off"
 
     @field_validator("broker")

@@ -233,6 +233,7 @@ class Coordinator:
         self.models.sign_again()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)
+        self.runs.tidy()
         if self.rebroadcast.is_due(self.timeline.clock()):
             self.effects.repeat(self.rebroadcast.pop_agents())
 
@@ -348,7 +349,6 @@ class Coordinator:
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
             case Scores(agent, scores):
-                self.fleet.heard(agent)
                 self.fleet.evaluated(agent, scores)
                 self.rollouts.report(agent, scores)
             case Leftover(topic):
@@ -364,7 +364,6 @@ class Coordinator:
                 self.metrics[f"ignored.{code}"] += 1
                 _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
             case ForRun(run, event) if run in self.runs.live:
-                self.fleet.heard(event.agent)
                 return [(run, event)]
             case ForRun(run, event):
                 self.effects.reply_not_live(run, event)

@@ -57,6 +57,7 @@ from schemas.topics import Topics
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography, nor one without an API its framework
     from broker.credentials import FolderCredentials
     from coordinator.http.api import ApiServer
+    from coordinator.process.notifier import Channel
     from schemas.trust.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
@@ -121,7 +122,7 @@ def assemble(
         metrics,
         now=now,
         outages=outages,
-        keep_records=config.keep_records,
+        records_days=config.records_days,
         kept_runs=config.kept_runs,
         kept_versions=config.retained_versions,
         room=lambda: min(MAX_DECODED_BYTES, MAX_PARTS * publisher.limit),
@@ -268,6 +269,7 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, lambda *_: program.stop())
             stack.callback(signal.signal, number, before)
+        channels = _channels(config)
         server: ApiServer | None = None
         if config.http.api:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
@@ -283,10 +285,25 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         program.service = service
         if server is not None:
             server.start(service)
+        if channels:
+            from coordinator.process.notifier import Notifier  # noqa: PLC0415  as above
+
+            notifier = Notifier(service, channels)
+            stack.callback(notifier.stop)
+            notifier.start()
         _log.info("coordinator-up", fleet=config.fleet, state_dir=str(config.state_dir))
         if not program.is_stopped:
             service.serve_forever()
     _log.info("coordinator-down")
+
+
+def _channels(config: CoordinatorConfig) -> list[Channel]:
+    """Return whom to tell; what cannot be meant is told before a stand-by waits."""
+    if not config.notify.strip():
+        return []
+    from coordinator.process.notifier import channels  # noqa: PLC0415  optional, and slow to import
+
+    return channels(config.notify)
 
 
 class _Program:

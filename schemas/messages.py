@@ -70,6 +70,8 @@ class AgentState(Body):
     Attributes
     ----------
     status : "up" or "down"
+    stopped : bool
+        It is down because it was told to stop; else its connection broke off.
     incarnation : str
         Random per process start; a foreign incarnation under the same id means that two processes share it.
     software : str
@@ -96,6 +98,7 @@ class AgentState(Body):
 
     kind: ClassVar[str] = "agent-state"
     status: Literal["up", "down"]
+    stopped: bool = Field(default=False, exclude_if=lambda stopped: not stopped)
     incarnation: Name
     software: Text = ""
     schemes: list[Name] = Field(default_factory=list, max_length=256)

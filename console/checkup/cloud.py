@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.checkup.access import clock
 from console.checkup.finding import Finding, fine, size, warning, wrong
+from console.checkup.growth import OVERHEAD, Growth
+from coordinator.config import CoordinatorConfig
 from schemas.text import counted
+
+if TYPE_CHECKING:
+    from coordinator.journal.inspect import Seen
+
+WARN_DAYS = 90.0
+"""So long before its disk is full doctor says so."""
 
 
 def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
@@ -69,3 +80,41 @@ def journal(url: str) -> Iterator[Finding]:
         yield wrong("journal", f"{says}; {counted(damaged, 'rows')} damaged", fix)
     else:
         yield fine("journal", says)
+        yield growth(url, seen, time.time())
+
+
+def growth(url: str, seen: Seen, now: float) -> Finding:
+    """Return by how much a journal grows, and when its disk is full."""
+    import sqlalchemy as sa  # extra coordinator
+
+    from coordinator.journal.inspect import leader
+
+    leads = leader(url)
+    settings = {} if leads is None else leads.about["settings"]
+    days = float(settings.get("records_days", CoordinatorConfig.model_fields["records_days"].default))
+    age = max(1.0, (now - seen.since) / 86400.0) if seen.since else 1.0
+    grows = Growth(seen.events, seen.events / age, seen.documents / max(1.0, seen.days, age), days)
+    most = size(OVERHEAD * seen.events + grows.to_come)
+    says = f"the journal grows by {size(grows.daily)} a day"
+    says += f"; events of ended runs stay for {days:g} days, which comes to {most}"
+    file = sa.make_url(url).database if url.startswith("sqlite") else None
+    if file is None:
+        return fine("growth", says)
+    free = shutil.disk_usage(Path(file).parent).free
+    left = grows.days_until(free)
+    if left > WARN_DAYS:
+        return fine("growth", says)
+    date = f"{datetime.fromtimestamp(now + left * 86400.0, tz=UTC):%Y-%m-%d}"
+    fix = "keep events for fewer days (coordinator --records-days), or move the journal to a larger disk"
+    return warning("growth", f"{says}: the disk, with {size(free)} free, is full on {date}", fix)
+
+
+def notified(urls: str) -> Iterator[Finding]:
+    """Send a message to each address; raises UsageError for what is none."""
+    from coordinator.process.notifier import channels  # extra notify
+
+    for channel in channels(urls):
+        if channel.send("Glassfleet", "glassfleet doctor tries whether its messages come here."):
+            yield fine("notify", f"{channel.shown} took a message: look whether it came")
+        else:
+            yield wrong("notify", f"{channel.shown} took no message", "look at its address, password and network")

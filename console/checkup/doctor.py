@@ -33,6 +33,7 @@ class DoctorOptions(BrokerOptions):
     as_coordinator: bool
     coordinator: str | None
     journal: str | None
+    notify: str | None
     data: str | None
     target: str | None
     kuksa: str | None
@@ -64,6 +65,10 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
 @click.option(
     "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
     help="Journal to look at. Default: STATE_DIR/journal.sqlite, if it is there.",
+)  # fmt: skip
+@click.option(
+    "--notify", envvar="GLASSFLEET_COORDINATOR_NOTIFY", metavar="URLS",
+    help="Send a message to these addresses, as --notify of the coordinator.",
 )  # fmt: skip
 @click.option(
     "--data", callback=rows_place, metavar="SOURCE", help="A vehicle's data to look at, as --data of the agent."
@@ -136,6 +141,9 @@ def _examine(options: DoctorOptions) -> Iterator[Finding]:
     journal = options.journal or (f"sqlite:///{file}" if file.exists() else "")
     if journal:
         yield from looked("journal", lambda: _journal(journal))
+    notify = options.notify
+    if notify:
+        yield from looked("notify", lambda: _notified(notify))
     if data is not None:
         yield from looked("data", lambda: machine.data(data, options.target))
     kuksa = options.kuksa
@@ -192,6 +200,12 @@ def _journal(url: str) -> Iterator[Finding]:
     from console.checkup.cloud import journal
 
     return journal(url)
+
+
+def _notified(urls: str) -> Iterator[Finding]:
+    from console.checkup.cloud import notified
+
+    return notified(urls)
 
 
 def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:

@@ -247,7 +247,7 @@ def _read_transcript(options: LeakageOptions) -> tuple[str, Transcript]:
     transcript = transcript_of(Engine(fleet=options.fleet), entries(url, run))
     if transcript is None:
         named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
-        raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
+        raise NotFoundError(f"the journal has no events of run {run!r}; {named}. They go records_days after its end")
     return run, transcript
 
 

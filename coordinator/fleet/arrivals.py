@@ -67,7 +67,9 @@ class Arrivals:
             self._hold(message, self.clock() + wait)
             return None
         if isinstance(message, Death):
-            is_news = self.fleet.down(agent, message.incarnation, message.software, message.born)
+            is_news = self.fleet.down(
+                agent, message.incarnation, software=message.software, born=message.born, stopped=message.stopped
+            )
             return AgentDown(at, agent) if is_news else None
         refused = self.fleet.refused
         offer = self.fleet.up(agent, message.body, message.born)

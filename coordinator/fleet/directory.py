@@ -51,10 +51,10 @@ def _bytes_of(evaluations: Mapping[Any, Mapping[str, Any]]) -> int:
 
 @dataclass(slots=True)
 class KnownAgent:
-    """One agent as last seen. Never changed, but replaced; only `seen` is written anew, with every message.
+    """One agent. Never changed, but replaced.
 
-    `since` is when its status became so, as far as is known; `size` the bytes that it takes without its offer; `turns`
-    are the changes that it may still make as of `counted`.
+    `since` is when it came up; of one that is down, when it was last known to be up. `stopped`: it was told to stop.
+    `size` are the bytes that it takes without its offer; `turns` are the changes it may still make as of `counted`.
     """
 
     status: str
@@ -62,10 +62,10 @@ class KnownAgent:
     software: str
     offer: Offer
     since: float
-    seen: float
     size: int
     turns: float = 0.0
     counted: float = 0.0
+    stopped: bool = False
     evaluations: Mapping[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
 
@@ -194,16 +194,14 @@ class Fleet:
         """
         offer = offer_of(body)
         known = self._agents.get(agent)
-        now = self._wall()
         if known is None:
-            record = _record("up", body.incarnation, body.software, offer, self._since(born), now)
+            record = _record("up", body.incarnation, body.software, offer, self._since(born))
             if not self._make_room(record.size + self._offers.cost(offer)):
                 self.refused += 1
                 return None
             return self._meet(agent, record)
         is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer)
         if not is_news:
-            known.seen = now
             return None
         before, shared = self.size, self._offers.acquire(offer)
         self._offers.release(known.offer)
@@ -211,18 +209,26 @@ class Fleet:
         if self.size + size - known.size > max(before, self._fleet_bytes):
             self._offers.acquire(known.offer)
             self._offers.release(shared)
-            self._put(agent, self._counted(known, seen=now))
+            self._put(agent, self._counted(known))
             self.refused += 1
             return None
-        says = {"status": "up", "incarnation": body.incarnation, "software": body.software, "offer": shared}
-        self._put(agent, self._counted(known, **says, since=now, seen=now, size=size))
+        says = {
+            "status": "up",
+            "stopped": False,
+            "incarnation": body.incarnation,
+            "software": body.software,
+            "offer": shared,
+        }
+        self._put(agent, self._counted(known, **says, since=self._wall(), size=size))
         return shared
 
-    def down(self, agent: str, incarnation: str | None, software: str = "", born: float = 0.0) -> bool:
+    def down(
+        self, agent: str, incarnation: str | None, *, software: str = "", born: float = 0.0, stopped: bool = False
+    ) -> bool:
         """Take a last will; False when it is not news, or is the will of an earlier process of a living agent.
 
         An agent that was not known is remembered as down while there is room: the broker kept its will over a restart
-        of the coordinator. When it went is not known; it is down since now, and was seen when it began.
+        of the coordinator. When it went is not known: it was up when it began.
 
         Parameters
         ----------
@@ -230,11 +236,13 @@ class Fleet:
             None: its retained state was cleared; nobody need remember it.
         born : float
             As for `up`.
+        stopped : bool
+            It was told to stop; else its connection broke off.
         """
         known = self._agents.get(agent)
         if known is None:
             if incarnation is not None:
-                record = _record("down", incarnation, software, Offer(), self._wall(), self._since(born))
+                record = replace(_record("down", incarnation, software, Offer(), self._since(born)), stopped=stopped)
                 if self._has_room(record.size + self._offers.cost(record.offer)):
                     self._meet(agent, record)
             return False
@@ -242,7 +250,7 @@ class Fleet:
             return False
         if incarnation is not None and incarnation != known.incarnation:
             return False
-        self._put(agent, self._counted(known, status="down", since=self._wall()))
+        self._put(agent, self._counted(known, status="down", stopped=stopped, since=self._wall()))
         return True
 
     def _since(self, born: float) -> float:
@@ -293,12 +301,6 @@ class Fleet:
             self._records -= gone.size
             self._scores -= _bytes_of(gone.evaluations)
         return self._has_room(size)
-
-    def heard(self, agent: str) -> None:
-        """Note a sign of life: any message of a known agent."""
-        known = self._agents.get(agent)
-        if known is not None:
-            known.seen = self._wall()
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
         """Remember the scores, if it has any, of a known agent for a model version (the newest, bounded)."""
@@ -357,28 +359,9 @@ class Fleet:
         """Return how many agents are up and down; from any thread."""
         return dict(Counter(known.status for known in dict(self._agents).values()))
 
-    def document(self) -> list[dict[str, Any]]:
-        """Return all agents as JSON values; from any thread."""
-        agents = sorted(self.known().items())
-        offers = {offer: offer.to_value() for offer in {known.offer for _, known in agents}}
-        return [
-            {
-                "agent": agent,
-                "status": known.status,
-                "incarnation": known.incarnation,
-                "software": known.software,
-                **offers[known.offer],
-                "since": known.since,
-                "seen": known.seen,
-            }
-            for agent, known in agents
-        ]
 
-
-def _record(  # noqa: PLR0917 - its first fields, in their order
-    status: str, incarnation: str, software: str, offer: Offer, since: float, seen: float
-) -> KnownAgent:
-    return KnownAgent(status, incarnation, software, offer, since, seen, _AGENT_BYTES + _words(incarnation, software))
+def _record(status: str, incarnation: str, software: str, offer: Offer, since: float) -> KnownAgent:
+    return KnownAgent(status, incarnation, software, offer, since, _AGENT_BYTES + _words(incarnation, software))
 
 
 def _words(incarnation: str, software: str) -> int:

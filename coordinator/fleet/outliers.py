@@ -83,11 +83,9 @@ def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[tuple[str,
 
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
     """Return a run's document; `far_out` has the vehicles, too, whose scores of the run's model are far out."""
-    vehicles = [*document.get("far_out", ()), *far_out_of(fleet, document["model"])]
-    # Documents of earlier software have lines in their notes, or nothing.
-    return {**document, "far_out": vehicles, "notes": document.get("notes", [])}
+    return {**document, "far_out": [*document["far_out"], *far_out_of(fleet, document["model"])]}
 
 
 def with_lines(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's document of `with_scores`; its `notes` have `far_out` as lines, too."""
-    return {**document, "notes": [*document["notes"], *in_lines(document["far_out"])]}
+    """Return a run's document of `with_scores`; its `notes` are `far_out` as lines."""
+    return {**document, "notes": in_lines(document["far_out"])}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -22,6 +23,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from coordinator.duty.causes import look
 from coordinator.fleet.outliers import with_lines, with_scores
 from coordinator.http.access import (
     HTTP_LIMITS,
@@ -39,6 +41,7 @@ from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.dashboard.schedules import add_schedule_pages
+from coordinator.http.dashboard.week import week
 from coordinator.http.errors import Fault, Heads, in_words
 from coordinator.http.guard import LAST_PORT, Guard
 from coordinator.http.rollout_api import add_rollouts
@@ -130,11 +133,15 @@ def make_app(  # noqa: C901  one short function per address
     # Long answers are made into text here, on a thread of their own, and not where all requests are served.
     @app.get("/api/agents", dependencies=[READER], response_model=list[dict[str, Any]])
     def _agents() -> Response:
-        return ShownJson(coordinator.fleet.document())
+        return ShownJson(look(coordinator, dashboard.recent).document())
 
     @app.get("/api/agents/{agent}/forecasts", dependencies=[READER])
     def _heads(agent: str) -> list[dict[str, Any]]:
         return coordinator.witness.heads(agent)
+
+    @app.get("/api/week", dependencies=[READER], response_model=dict[str, Any])
+    def _week() -> Response:
+        return ShownJson(week(coordinator, dashboard.library, dashboard.recent, time.time()))
 
     @app.get("/api/runs", dependencies=[READER])
     def _runs() -> list[dict[str, Any]]:

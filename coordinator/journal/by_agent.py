@@ -1,4 +1,4 @@
-"""Tables with one row for each vehicle: heads of its log of forecasts that were seen, and its scores."""
+"""Tables with one row for each vehicle (heads of its log of forecasts that were seen; its scores) or address."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sqlalchemy as sa
 
 from coordinator.journal.port import Kept
 from coordinator.journal.rows import is_whole, sum_of
-from coordinator.journal.tables import SCORES, WITNESSED
+from coordinator.journal.tables import NOTICES, SCORES, WITNESSED
 
 _AT_ONCE = 500
 """Vehicles named in one statement; databases bound that."""
 
 
-TABLES: dict[Kept, sa.Table] = {"witnessed": WITNESSED, "scores": SCORES}
+TABLES: dict[Kept, sa.Table] = {"witnessed": WITNESSED, "scores": SCORES, "notices": NOTICES}
 
 
 def put(connection: sa.Connection, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:

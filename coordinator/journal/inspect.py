@@ -42,6 +42,10 @@ class Seen:
         Events, and runs that a coordinator would go on with.
     bytes : int
         Room that it takes.
+    events, since : int, float
+        Bytes of its events, and when the first of them was written, seconds since the epoch; 0: there is none.
+    documents, days : int, float
+        Bytes of what stays of runs and models, and in how many days of the coordinator's own time they came.
     is_locked : bool
         Whether a coordinator has it now.
     writable : bool
@@ -55,6 +59,10 @@ class Seen:
     records: int
     unfinished: int
     bytes: int
+    events: int
+    since: float
+    documents: int
+    days: float
     is_locked: bool
     writable: bool
     why: str = ""
@@ -194,7 +202,7 @@ def _file(path: Path) -> Seen | None:
     try:
         with engine.connect() as connection:
             damage = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-            revision, records, unfinished = _counts(connection)
+            counts = _counts(connection)
     except _UNREADABLE as fault:
         text = str(getattr(fault, "orig", None) or fault)
         raise StorageError(
@@ -203,10 +211,9 @@ def _file(path: Path) -> Seen | None:
     finally:
         engine.dispose()
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
-    return Seen(
-        str(path), revision, records, unfinished, room, _has_flock(path), not why, why,
-        "" if damage == "ok" else f"the file is damaged ({damage})",
-    )  # fmt: skip
+    torn = "" if damage == "ok" else f"the file is damaged ({damage})"
+    is_locked = _has_flock(path)
+    return Seen(what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts)
 
 
 def _reader(path: Path, *, stands_still: bool) -> sa.Engine:
@@ -243,7 +250,7 @@ def _server(url: sa.URL) -> Seen | None:
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(RECORDS.name):
                 return None
-            revision, records, unfinished = _counts(connection)
+            counts = _counts(connection)
             locked = connection.execute(
                 sa.text(
                     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = "
@@ -262,11 +269,26 @@ def _server(url: sa.URL) -> Seen | None:
     finally:
         engine.dispose()
     why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
-    return Seen(what, revision, records, unfinished, room, bool(locked), not why, why)
+    return Seen(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
 
 
-def _counts(connection: sa.Connection) -> tuple[str, int, int]:
-    revision = str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one())
-    records = connection.execute(sa.select(sa.func.count()).select_from(RECORDS)).scalar_one()
-    open_runs = sa.select(sa.func.count(sa.distinct(RECORDS.c.run))).where(RECORDS.c.run.not_in(sa.select(RUNS.c.run)))
-    return revision, records, connection.execute(open_runs).scalar_one()
+def _counts(connection: sa.Connection) -> dict[str, Any]:
+    """Return what `Seen` has of the tables."""
+    func, zero = sa.func, sa.literal(0)
+    of_events = func.count(), func.coalesce(func.sum(func.length(RECORDS.c.body)), zero), func.min(RECORDS.c.wall)
+    records, events, since = connection.execute(sa.select(*of_events)).one()
+    open_runs = sa.select(func.count(sa.distinct(RECORDS.c.run))).where(RECORDS.c.run.not_in(sa.select(RUNS.c.run)))
+    lengths = (
+        sa.select(func.coalesce(func.sum(func.length(column)), zero)) for column in (RUNS.c.document, MODELS.c.record)
+    )
+    documents = sum(connection.execute(each).scalar_one() for each in lengths)
+    first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
+    return {
+        "revision": str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()),
+        "records": records,
+        "unfinished": connection.execute(open_runs).scalar_one(),
+        "events": int(events),
+        "since": float(since or 0.0),
+        "documents": int(documents),
+        "days": 0.0 if first is None else float(last - first) / 86400.0,
+    }

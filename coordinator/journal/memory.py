@@ -29,6 +29,7 @@ class _Content:
 
     entries: list[Entry] = field(default_factory=list)
     documents: dict[str, str] = field(default_factory=dict)
+    closed: dict[str, float] = field(default_factory=dict)
     models: list[StoredModel] = field(default_factory=list)
     decisions: list[tuple[Decision, str]] = field(default_factory=list)
     latest: float | None = None
@@ -98,13 +99,22 @@ class MemoryJournal:
         """Return the latest ``at`` ever appended."""
         return self.content.latest
 
-    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+    def close_run(self, run: str, document: dict[str, Any], at: float) -> None:
         """Store the document of an ended run."""
         self.check()
         self.content.documents.setdefault(run, json.dumps(document))
+        self.content.closed.setdefault(run, at)
         self.content.latest = max(self.content.latest or 0.0, at)
-        if not keep_records:
-            self.content.entries[:] = [entry for entry in self.content.entries if entry.run != run]
+
+    def forget_records(self, until: float) -> bool:
+        """Let the records of one closed run go."""
+        self.check()
+        has_records = {entry.run for entry in self.content.entries}
+        old = (run for run, at in self.content.closed.items() if at <= until and run in has_records)
+        if (oldest := next(old, None)) is None:
+            return False
+        self.content.entries[:] = [entry for entry in self.content.entries if entry.run != oldest]
+        return True
 
     def compact(
         self,
@@ -119,7 +129,7 @@ class MemoryJournal:
             self._forget_rollouts(name, since)
         gone = list(self.content.documents)[: max(0, len(self.content.documents) - keep_runs)]
         for run in gone:
-            del self.content.documents[run]
+            del self.content.documents[run], self.content.closed[run]
         if gone:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run not in gone]
             newest = {

@@ -191,8 +191,9 @@ class Leader:
     about: dict[str, Any]
 
 
-Kept = Literal["witnessed", "scores"]
-"""What is kept by vehicle: heads of its log of forecasts that were seen; its scores of model versions."""
+Kept = Literal["witnessed", "scores", "notices"]
+"""What is kept by vehicle: heads of its log of forecasts that were seen; its scores of model versions. By address: what
+was told there."""
 
 
 class Journal(Protocol):
@@ -221,8 +222,14 @@ class Journal(Protocol):
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended; None for a new journal."""
 
-    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+    def close_run(self, run: str, document: dict[str, Any], at: float) -> None:
         """Store the document of an ended run (idempotent); its records are no longer needed to resume."""
+
+    def forget_records(self, until: float) -> bool:
+        """Let the records go of the run that was closed first, by `until`, of those that have any.
+
+        Returns False when there is none. The database gives their room back.
+        """
 
     def compact(
         self,

@@ -10,13 +10,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from coordinator.journal.port import Damaged, Leader, StoredModel, checksum
-from coordinator.journal.tables import DECISIONS, LEADER, MODELS, RECORDS, RUNS, SCORES, WITNESSED
+from coordinator.journal.tables import DECISIONS, LEADER, MODELS, NOTICES, RECORDS, RUNS, SCORES, WITNESSED
 from schemas.errors import DamagedError
 
 Select = Callable[[sa.Executable], Sequence[Any]]
 """Gives the rows of a query; raises DamagedError when the database cannot read them."""
 
-TABLES = (RECORDS, RUNS, MODELS, DECISIONS, WITNESSED, SCORES)
+TABLES = (RECORDS, RUNS, MODELS, DECISIONS, WITNESSED, SCORES, NOTICES)
 
 _AT_ONCE = 32
 """Rows that are read together; when they cannot be, each of them is read alone."""
@@ -29,6 +29,7 @@ _CHECKED = {
     LEADER.name: ("incarnation", "about"),
     WITNESSED.name: ("agent", "body"),
     SCORES.name: ("agent", "body"),
+    NOTICES.name: ("agent", "body"),
 }
 """What a row's checksum is over; the last one is what the row is about. A record's wall clock was left out from the
 first version on: see `wall_of`."""

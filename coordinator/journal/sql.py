@@ -33,7 +33,7 @@ from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, le
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -135,14 +135,24 @@ class SqlJournal:
                     yield float(row.at)
                     return
 
-    def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
+    def close_run(self, run: str, document: dict[str, Any], at: float) -> None:
         """Store the document of an ended run."""
         with self._write() as connection:
             if connection.execute(sa.select(RUNS.c.run).where(RUNS.c.run == run)).first() is None:
                 values = {"run": run, "at": float(at), "document": json.dumps(document)}
                 connection.execute(sa.insert(RUNS).values(**values, checksum=sum_of(RUNS, values)))
-            if not keep_records:
+
+    def forget_records(self, until: float) -> bool:
+        """Let the records of one closed run go; PostgreSQL reuses their room."""
+        has_records = sa.exists().where(RECORDS.c.run == RUNS.c.run)
+        oldest = sa.select(RUNS.c.run).where(RUNS.c.at <= until, has_records).order_by(RUNS.c.number).limit(1)
+        with self._write() as connection:
+            run = connection.execute(oldest).scalar()
+            if run is not None:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
+                if self._database.path is not None:
+                    sqlite.shrink(connection)
+        return run is not None
 
     def compact(
         self,

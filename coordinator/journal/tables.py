@@ -88,20 +88,17 @@ LEADER = sa.Table(
 )
 """Who leads with this journal, or led last: one row, for those who stand by."""
 
-WITNESSED = sa.Table(
-    "witnessed",
-    METADATA,
-    sa.Column("agent", sa.String(64), primary_key=True),
-    sa.Column("body", sa.Text, nullable=False),
-    _checksum(),
-)
+
+def _kept(name: str) -> sa.Table:
+    columns = (sa.Column("agent", sa.String(64), primary_key=True), sa.Column("body", sa.Text, nullable=False))
+    return sa.Table(name, METADATA, *columns, _checksum())
+
+
+WITNESSED = _kept("witnessed")
 """Heads of vehicles' logs of forecasts that were seen: one row for each vehicle."""
 
-SCORES = sa.Table(
-    "scores",
-    METADATA,
-    sa.Column("agent", sa.String(64), primary_key=True),
-    sa.Column("body", sa.Text, nullable=False),
-    _checksum(),
-)
+SCORES = _kept("scores")
 """What vehicles scored of model versions: one row for each vehicle."""
+
+NOTICES = _kept("notices")
+"""What whoever is on duty was told: one row for each address."""

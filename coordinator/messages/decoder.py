@@ -39,12 +39,16 @@ class Birth:
 
 @dataclass(frozen=True)
 class Death:
-    """An agent is down; the incarnation is None when the retained state was cleared. `born` as in `Birth`."""
+    """An agent is down, as it was `stopped` or its connection broke off; `born` as in `Birth`.
+
+    The incarnation is None when the retained state was cleared.
+    """
 
     agent: str
     incarnation: str | None
     software: str = ""
     born: float = 0.0
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,7 @@ class Decoder:
             case AgentState(status="up") as body if address.kind == "agent-state":
                 return Birth(address.agent, body, envelope.time)
             case AgentState() as body if address.kind == "agent-state":
-                return Death(address.agent, body.incarnation, body.software, envelope.time)
+                return Death(address.agent, body.incarnation, body.software, envelope.time, body.stopped)
             case Evaluation() as body if address.kind == "evaluation":
                 return Scores(address.agent, body)
         return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")

@@ -45,7 +45,7 @@ def about(config: CoordinatorConfig, software: str) -> dict[str, Any]:
             "fleet": config.fleet,
             "broker": ",".join(parse_url(url).public for url in urls_of(config.broker)),
             "retained_versions": config.retained_versions,
-            "keep_records": config.keep_records,
+            "records_days": config.records_days,
             "kept_runs": config.kept_runs,
             "max_message_bytes": config.connection.max_message_bytes,
             "software": software,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,8 +10,9 @@ from typing import Any, Self
 from coordinator.engine import RunState
 from coordinator.engine.asking import REFUSED
 from coordinator.runs.directory import Runs
-from coordinator.runs.view import Stands, stands
+from coordinator.runs.view import Stands, rows_of, stands, stands_out
 from schemas.errors import NotFoundError
+from schemas.rounds import LATE
 
 RECENT_RUNS = 5
 """So many of the last runs are asked what they tell of each vehicle."""
@@ -25,6 +26,8 @@ class Attendance:
     ----------
     missed : Mapping of str to (str, str)
         How those stand that were lost, dropped or late, and why.
+    stands_out : tuple of (str, str)
+        Vehicles whose rows or sums do, each with why.
     about : Mapping
         ``spec``, ``outcome`` and ``false_answers`` of its document, and ``agents``: those that `missed` it.
     """
@@ -33,29 +36,37 @@ class Attendance:
     asked: frozenset[str]
     missed: Mapping[str, Stands]
     rows: Mapping[str, int]
+    stands_out: tuple[tuple[str, str], ...]
     about: Mapping[str, Any]
 
     @classmethod
-    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Self:
+    def of(
+        cls,
+        run: str,
+        agents: Mapping[str, Stands],
+        rows: Mapping[str, int],
+        stands_out: Iterable[Sequence[str]],
+        about: Mapping[str, Any],
+    ) -> Self:
         """Return it from how each vehicle stands in the run."""
         asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
         missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
         reasons = {agent: {"reason": reason} for agent, (_, reason) in missed.items()}
-        return cls(run, asked, missed, rows, {**about, "agents": reasons})
+        outside = tuple((agent, words) for agent, words in stands_out if agent not in about["false_answers"])
+        return cls(run, asked, missed, rows, outside, {**about, "agents": reasons})
 
     @classmethod
     def of_state(cls, state: RunState) -> Self:
         """Return what a run that goes on tells: its document would hold each vehicle in each round."""
-        rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
         about = {"spec": state.spec.to_document(), "outcome": None, "false_answers": state.false_answers}
-        return cls.of(state.run, stands(state), rows, about)
+        return cls.of(state.run, stands(state), rows_of(state), stands_out(state), about)
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Return what a run that has ended tells."""
         agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
         about = {name: document[name] for name in ("spec", "outcome", "false_answers")}
-        return cls.of(document["run"], agents, document.get("rows", {}), about)
+        return cls.of(document["run"], agents, document["rows"], document["far_out"], about)
 
     def has_refused(self, agent: str) -> bool:
         """Whether one of those that `missed` it said itself that it cannot answer."""
@@ -79,3 +90,12 @@ class Recent:
                     last.append(self._ended.get(run) or Attendance.of_document(runs.document(run)))
         self._ended = {each.run: each for each in last if each.run in past}
         return last
+
+
+def reason_words(reason: str) -> str:
+    """Return why a vehicle does not count, as the pages say it.
+
+    >>> reason_words("deadline"), reason_words("went down")
+    ('no answer by the deadline', 'went down')
+    """
+    return {"deadline": "no answer by the deadline", LATE: "answered after the end"}.get(reason, reason)

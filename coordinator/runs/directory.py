@@ -83,7 +83,7 @@ class Runs:
         The coordinator's own time, seconds.
     outages : Outages
         When it had no broker.
-    keep_records, kept_runs
+    records_days, kept_runs
         See `coordinator.config.CoordinatorConfig`.
     kept_versions : int
         So many versions of each model stay when their runs are forgotten.
@@ -104,13 +104,15 @@ class Runs:
     metrics: Counter[str]
     now: Callable[[], float]
     outages: Outages
-    keep_records: bool
+    records_days: float
     kept_runs: int
     kept_versions: int
     room: Callable[[], int] = lambda: MAX_DECODED_BYTES
     counters: dict[str, Counters] = field(default_factory=dict, init=False)
     lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
     _known: Known = field(init=False)
+    # Whether events may be older than `records_days`.
+    _has_old: bool = field(default=True, init=False)
     # Of the API's threads: replaced, never changed. What has ended stays as it is.
     _overviews: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     # Of the API's threads: single entries are read and set, nobody goes through them.
@@ -211,7 +213,8 @@ class Runs:
         """
         known, state = self._known, self.live[run]
         document = self._document(known, state, ended=self.wall())
-        self.journal.close_run(run, document, state.at, keep_records=self.keep_records)
+        self.journal.close_run(run, document, state.at)
+        self._has_old = True
         past = {**known.past, run: None}
         if len(past) > self.kept_runs:
             for forgotten in self.journal.compact(self.kept_runs, self.kept_versions, pinned(), rollouts_from()):
@@ -221,10 +224,16 @@ class Runs:
         for memory in (self.counters, self._moments, self.lacks, self._spent):
             memory.pop(run, None)
 
+    def tidy(self) -> None:
+        """Let the events of one run go that ended more than `records_days` ago; the next call goes on."""
+        if self._has_old:
+            self._has_old = self.journal.forget_records(self.now() - 86400.0 * self.records_days)
+
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
         """Let a suspended run be past."""
         ended = suspended_document(self.suspended[run], cancelled=reason, ended=self.wall())
-        self.journal.close_run(run, ended, at, keep_records=self.keep_records)
+        self.journal.close_run(run, ended, at)
+        self._has_old = True
         known = self._known
         self._known = replace(known, suspended=_without(known.suspended, run), past={**known.past, run: None})
 

@@ -49,11 +49,10 @@ def run_document(
         "joined_bins": state.joined_bins,
         "max_rows_each": state.max_rows_each or None,
         "far_out": [
-            *map(list, in_words(state.guard, state.max_rows_each)),
+            *map(list, stands_out(state)),
             *map(_quarantine, state.false_answers),
-            *([[state.harmful.agent, state.harmful.in_words("it")]] if state.harmful else []),
         ],
-        "rows": {agent: rows for agent, (rows, _) in sorted(state.frozen.items())},
+        "rows": rows_of(state),
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],
         "open": _open(state),
@@ -233,6 +232,17 @@ def _size(model: Any) -> dict[str, Any]:
         return {} if model is None else dict(plain(dict(model.complexity())))
     except Exception:  # noqa: BLE001  a display must not stop a run
         return {}
+
+
+def rows_of(state: RunState) -> dict[str, int]:
+    """Return the training rows that vehicles told; of a private run none does."""
+    return {} if state.spec.private is not None else {agent: rows for agent, (rows, _) in sorted(state.frozen.items())}
+
+
+def stands_out(state: RunState) -> list[tuple[str, str]]:
+    """Return the vehicles that stand out in a run by their rows or sums, each with why."""
+    harm = state.harmful
+    return in_words(state.guard, state.max_rows_each) + ([(harm.agent, harm.in_words("it"))] if harm else [])
 
 
 def stands(state: RunState) -> dict[str, Stands]:

@@ -89,10 +89,11 @@ class Presence:
         if self.due is None and now - self._last >= HEAD_EVERY and (head := self._head()) != self._last_head:
             self._last_head, self.due = head, now
 
-    def state(self, status: Any) -> tuple[str, bytes]:
-        """Return topic and payload that say ``"up"`` or ``"down"``."""
+    def state(self, status: Any, *, stopped: bool = False) -> tuple[str, bytes]:
+        """Return topic and payload that say ``"up"`` or ``"down"``, and of the latter whether we were told to stop."""
         state = AgentState(
             status=status,
+            stopped=stopped,
             incarnation=self._identity.own,
             software=software_version(),
             schemes=list(self._schemes) if status == "up" else [],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
@@ -38,8 +38,13 @@ def _model_page(model: Model, title: str, *, pictures: bool) -> Page:
     return Page(title or f"A model of scheme {model.scheme}", "", model_sections(model, view, pictures=pictures))
 
 
-def model_sections(model: Model, view: ModelSummary, *, pictures: bool = True) -> list[Section]:
-    """Return the sections about a model, for its own page and for the report of a run."""
+def model_sections(
+    model: Model, view: ModelSummary, *, pictures: bool = True, moves: Sequence[Mapping[str, float]] = ()
+) -> list[Section]:
+    """Return the sections about a model, for its own page and for the report of a run.
+
+    `moves`: how far inputs move the answer over the fleet's rows, and over their ranges; empty: not told.
+    """
     unit = f" ({view.unit})" if view.unit else ""
     facts = [
         ("scheme", view.scheme),
@@ -51,7 +56,9 @@ def model_sections(model: Model, view: ModelSummary, *, pictures: bool = True) -
     wanted = ([main] if main is not None else []) + ["partitions"] * (view.nature == "rules")
     drawn = _drawn(model, wanted) if pictures else []
     sections = [Section("Model", view.notes, facts, pictures=drawn[:1])]
-    sections.append(Section("Inputs", (), (), [*([_uses(view)] if view.features else []), _ranges(view)], drawn[1:]))
+    sections.append(
+        Section("Inputs", (), (), [*([_uses(view, moves)] if view.features else []), _ranges(view)], drawn[1:])
+    )
     if view.nature == "network":
         return sections
     what = "rules" if view.nature == "rules" else "structures"
@@ -87,23 +94,28 @@ def _ranges(view: ModelSummary) -> Table:
     return Table(f"Ranges and {named}", [*head, named], rows, frozenset({1, 2}))
 
 
-def _uses(view: ModelSummary) -> Table:
-    return Table(
-        "How the inputs are used",
-        ["input", "unit", "rules", "share of support", "effect over a rule's region", "terms"],
+def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> Table:
+    unit = f" {view.unit}" if view.unit else " %" if view.classes else ""
+
+    def in_unit(value: float | None) -> str:
+        return "-" if value is None else f"{value:.4g}{unit}"
+
+    uses = sorted(view.features, key=lambda use: -moves[0].get(use.feature, 0.0)) if moves else view.features
+    words = ("moves the answer by", "over its range by")[: len(moves)]
+    rows = [
         [
-            [
-                use.feature,
-                use.unit,
-                str(use.rules),
-                f"{use.support:.3f}",
-                "-" if use.effect is None else f"{use.effect:.4g}{f' {view.unit}' if view.unit else ''}",
-                ", ".join(f"{term} ({count})" for term, count in list(use.terms.items())[:6]),
-            ]
-            for use in view.features
-        ],
-        frozenset({2, 3, 4}),
-    )
+            use.feature,
+            use.unit,
+            *(in_unit(each.get(use.feature)) for each in moves),
+            str(use.rules),
+            f"{use.support:.3f}",
+            "-" if use.effect is None else f"{use.effect:.4g}{f' {view.unit}' if view.unit else ''}",
+            ", ".join(f"{term} ({count})" for term, count in list(use.terms.items())[:6]),
+        ]
+        for use in uses
+    ]
+    head = ["input", "unit", *words, "rules", "share of support", "effect over a rule's region", "terms"]
+    return Table("How the inputs are used", head, rows, frozenset(range(2, len(head) - 1)))
 
 
 _SHOWS = {

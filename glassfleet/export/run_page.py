@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from glassfleet.explain.effects import importance, reach
 from glassfleet.explain.summary import summary
+from glassfleet.export.figures import MOST_INPUTS
 from glassfleet.export.page import model_sections
 from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+from glassfleet.reference import reference_of
 from glassfleet.scheme import Model
 from schemas.rounds import bytes_each, count, missed
 from schemas.text import counted
@@ -57,7 +60,11 @@ def run_page(
     if leakage is not None:
         sections.append(_leakage(leakage, pictures=pictures))
     if model is not None:
-        sections += model_sections(model, summary(model), pictures=pictures)
+        view = summary(model)
+        reference = reference_of((record or {}).get("parameters", {}), model.domain)
+        inputs = [use.feature for use in view.features][:MOST_INPUTS]
+        moves = [each(model, reference, inputs) for each in (importance, reach)]
+        sections += model_sections(model, view, pictures=pictures, moves=moves)
     return Page(name, subtitle, sections)
 
 

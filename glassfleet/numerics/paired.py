@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 MOST: Final = 9.0
 """How much worse one figure is than another is told up to here: ten times as large."""
 
+SAME: Final = 0.0005
+"""Two figures count as the same when they differ by less, relative to each other: words would say 0.0 %."""
+
 MARGIN: Final = 0.01
 """Two versions whose errors differ by at most that are taken for equally good."""
 
@@ -91,6 +94,18 @@ def relative(metric: str, figure: float, other: float) -> float:
     if not loss:
         return 0.0
     return max(-MOST, min(MOST, loss / abs(other))) if other else math.copysign(MOST, loss)
+
+
+def in_words(worse_by: float) -> str:
+    """Return a relative difference of two scores, of `relative`, in words.
+
+    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(MOST)
+    ('4.1 % worse', '1.1 % better', 'the same', 'more than 900 % worse')
+    """
+    if abs(worse_by) < SAME:
+        return "the same"
+    percent = f"{100 * abs(worse_by):.1f}" if abs(worse_by) < MOST else f"more than {100 * MOST:.0f}"
+    return f"{percent} % {'worse' if worse_by > 0 else 'better'}"
 
 
 def change_in_words(metric: str, worse: float) -> str:

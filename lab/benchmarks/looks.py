@@ -109,7 +109,7 @@ def _filled(vehicles: int, folder: Path) -> Coordinator:
     digest = document_digest(model)
     ended = {"state": "ended", "outcome": "finished", "phase": "finished", "open": None, "ended": document["started"]}
     for run in (f"past{number}" for number in range(PAST)):
-        core.journal.close_run(run, {**document, **ended, "run": run}, 0.0, keep_records=False)
+        core.journal.close_run(run, {**document, **ended, "run": run}, 0.0)
     about = {"name": "m", "scheme": "frt", "fleet": "bench", "cohort": agents, "created": document["started"]}
     for number in range(VERSIONS):
         run = f"past{number}"

@@ -131,7 +131,7 @@ def test_journal_says_who_led_last_also_when_it_is_opened_again(opener: Opener) 
     journal.close()
 
 
-@pytest.mark.parametrize(("what", "other"), [("witnessed", "scores"), ("scores", "witnessed")])
+@pytest.mark.parametrize(("what", "other"), [("witnessed", "scores"), ("scores", "notices"), ("notices", "witnessed")])
 def test_journal_keeps_values_of_so_many_vehicles(opener: Opener, what: Kept, other: Kept) -> None:
     journal = opener()
     heads = [{"n": 3, "hash": "a" * 64, "at": 1.5}]
@@ -177,12 +177,23 @@ def test_journal_gives_overviews_as_the_documents_have_them(opener: Opener) -> N
     assert journal.overviews([*expected]) == expected
 
 
-def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> None:
+def test_journal_lets_the_records_of_closed_runs_go_by_age_but_not_the_time(opener: Opener) -> None:
     journal = opener()
-    journal.append([entry("r", 1), entry("s", 2)])
-    journal.close_run("r", {}, 9.0, keep_records=False)
-    assert list(journal.records("r")) == []
-    assert journal.last_time() == 9.0
+    journal.append([entry("r", 1), entry("s", 2), entry("live", 3), entry("t", 4)])
+    for run, at in (("s", 9.0), ("r", 10.0), ("t", 11.0)):
+        journal.close_run(run, {"run": run}, at)
+
+    def forget(until: float) -> tuple[bool, list[str]]:
+        return journal.forget_records(until), [run for run in "srt" if list(journal.records(run))]
+
+    assert [forget(until) for until in (8.9, 10.0, 10.0, 10.0)] == [
+        (False, ["s", "r", "t"]),
+        (True, ["r", "t"]),
+        (True, ["t"]),
+        (False, ["t"]),
+    ]
+    assert (journal.document("s"), journal.unfinished(), journal.last_time()) == ({"run": "s"}, ["live"], 11.0)
+    journal.close()
 
 
 def test_journal_keeps_what_was_among_the_newest_when_its_run_was_forgotten_and_lets_references_go(

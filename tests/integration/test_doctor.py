@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,14 +16,17 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
 from broker.servers.mosquitto import MosquittoProcess
-from console.checkup import machine
+from console.checkup import cloud, machine
 from console.main import run
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal import MemoryJournal
+from coordinator.journal.port import Entry, Leader
+from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
+from tests.support.processes import mailbox, webhook
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")
@@ -228,3 +232,34 @@ def test_doctor_says_that_the_disk_is_nearly_full(doctor: Doctor, monkeypatch: p
     assert doctor()["disk"]["level"] == "warning"
     monkeypatch.setattr(machine, "LEAST_ROOM", 2**62)
     assert "another disk" in doctor()["disk"]["fix"]
+
+
+def test_doctor_says_how_a_journal_grows_and_when_its_disk_is_full(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    journal = SqlJournal(f"sqlite:///{state / 'journal.sqlite'}")
+    for night in range(4):
+        wall = time.time() - (4 - night) * 86400
+        journal.append([Entry(f"r{night}", "answer", night * 86400.0, wall, bytes(2_000_000))])
+        journal.close_run(f"r{night}", {"note": "x" * 4_000_000}, night * 86400.0)
+    journal.lead(Leader("1", {"settings": {"records_days": 14.0}}))
+    journal.close()
+    found = doctor()["growth"]
+    assert found["level"] == "ok"
+    assert "grows by 6.6 MiB a day; events of ended runs stay for 14 days, which comes to 30.7 MiB" in found["says"]
+    monkeypatch.setattr(cloud, "WARN_DAYS", 1e9)
+    found = doctor()["growth"]
+    assert (found["level"], "--records-days" in found["fix"]) == ("warning", True)
+    assert re.search(r"is full on \d{4,}-\d\d-\d\d$", found["says"])
+
+
+def test_doctor_sends_a_message_to_each_address_and_names_the_one_that_took_none(doctor: Doctor) -> None:
+    with webhook() as hook, mailbox() as mail:
+        assert doctor("--notify", f"{hook.url} {mail.url}")["notify"]["level"] == "ok"
+        assert [len(hook), len(mail)] == [1, 1]
+        mail.is_shut = True
+        found = doctor("--notify", f"{hook.url} {mail.url}")["notify"]
+    assert found["level"] == "wrong"
+    assert found["says"].startswith("mailto://")

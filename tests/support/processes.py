@@ -1,12 +1,14 @@
-"""Commands as processes, what they say, and how a test waits; and all commands there are."""
+"""Commands as processes, what they say, and how a test waits; all commands there are; servers that take messages."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import selectors
+import socketserver
 import struct
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -168,3 +171,66 @@ def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterato
         yield f"{path} {name}", command
         if isinstance(command, click.Group):
             yield from every_command(command, f"{path} {name}")
+
+
+class Received(list[str]):
+    """Messages that came, each as its title and its lines; while it `is_shut` the server refuses all."""
+
+    url: str
+    is_shut = False
+
+
+@contextlib.contextmanager
+def webhook() -> Iterator[Received]:
+    """A server for JSON by POST."""
+    received = Received()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not received.is_shut:
+                received.append(f"{body['title']}\n{body['message']}")
+            self.send_response(503 if received.is_shut else 200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, _serving(server):
+        received.url = f"json://127.0.0.1:{server.server_address[1]}/duty"
+        yield received
+
+
+@contextlib.contextmanager
+def mailbox() -> Iterator[Received]:
+    """A mail server, as much of RFC 5321 as takes one message."""
+    received = Received()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 here\r\n")
+            while line := self.rfile.readline():
+                verb = line.split()[0].upper() if line.strip() else b""
+                if verb == b"DATA":
+                    self.wfile.write(b"354 go on\r\n")
+                    lines = list(iter(self.rfile.readline, b".\r\n"))
+                    message = message_from_bytes(b"".join(lines), policy=policy.default)
+                    part = message.get_body(("plain",))
+                    assert part is not None
+                    received.append(f"{message['subject']}\n{part.get_content().strip()}".replace("\r\n", "\n"))
+                refuses = received.is_shut and verb == b"MAIL"
+                self.wfile.write(b"221 bye\r\n" if verb == b"QUIT" else b"451 later\r\n" if refuses else b"250 ok\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server, _serving(server):
+        received.url = f"mailto://127.0.0.1:{server.server_address[1]}?from=fleet@example.org&to=duty@example.org"
+        yield received
+
+
+@contextlib.contextmanager
+def _serving(server: socketserver.BaseServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

@@ -12,12 +12,10 @@ from coordinator.fleet.outliers import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel
-from glassfleet.numerics.paired import MOST, relative
+from glassfleet.numerics.paired import SAME, in_words, relative
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
-SAME = 0.0005
-"""Two scores count as the same when they differ by less, relative to each other: pages would show 0.0 %."""
 VERSIONS = 20
 """So many versions, the newest, are in the curve."""
 
@@ -79,18 +77,6 @@ class Comparison:
     def is_better(self) -> bool:
         """Whether the second is better over all, and for more than half of the vehicles where they are known."""
         return self.worse_by <= -SAME and (not self.lines or 2 * self.better > len(self.lines))
-
-
-def in_words(worse_by: float) -> str:
-    """Return a relative difference of two scores, of `relative`, in words.
-
-    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(MOST)
-    ('4.1 % worse', '1.1 % better', 'the same', 'more than 900 % worse')
-    """
-    if abs(worse_by) < SAME:
-        return "the same"
-    percent = f"{100 * abs(worse_by):.1f}" if abs(worse_by) < MOST else f"more than {100 * MOST:.0f}"
-    return f"{percent} % {'worse' if worse_by > 0 else 'better'}"
 
 
 def against(result: Comparison, other: str) -> str:

@@ -12,16 +12,17 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
+from coordinator.duty.causes import look
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
-from coordinator.http.dashboard.comparison import in_words
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
-from coordinator.http.dashboard.vehicles import Look, parts, scored
+from coordinator.http.dashboard.vehicles import chosen, counts, parts, scored
+from coordinator.http.dashboard.week import week
 from coordinator.http.guard import PROGRAMS
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
@@ -29,6 +30,7 @@ from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
 from glassfleet.export.svg.errors import error_bars
+from glassfleet.numerics.paired import in_words
 from glassfleet.private.words import protection, question
 from glassfleet.rules import measures_note
 from schemas.rounds import bytes_each
@@ -151,14 +153,14 @@ class Dashboard:
     def _add_fleet(self, app: FastAPI) -> None:
         @app.get("/", dependencies=[PAGE], include_in_schema=False)
         def _fleet(request: Request, q: str = "", status: str = "", sort: str = "needs", page: int = 1) -> Response:
-            look = Look.at(self.coordinator, self.recent)
-            agents = show.Page.of(look.chosen(text=q[:200], status=status, sort=sort), page)
+            fleet = look(self.coordinator, self.recent)
+            agents = show.Page.of(chosen(fleet, text=q[:200], status=status, sort=sort), page)
             return self.page(
                 request,
                 "fleet.html",
                 agents=agents,
-                vehicles=[look.vehicle(agent) for agent in agents.items],
-                counts=look.counts(),
+                look=fleet,
+                counts=counts(fleet),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -175,12 +177,16 @@ class Dashboard:
                 request,
                 "vehicle.html",
                 agent=agent,
-                vehicle=Look.at(self.coordinator, self.recent).vehicle(agent),
-                offer=None if known is None else known.offer,
+                known=known,
+                look=look(self.coordinator, self.recent),
                 scored={} if known is None else scored(known),
                 current={name: pointer.version for name, pointer in pointers.items()},
                 parts=shown,
             )
+
+        @app.get("/week", dependencies=[PAGE], include_in_schema=False)
+        def _week(request: Request) -> Response:
+            return self.page(request, "week.html", week=week(self.coordinator, self.library, self.recent, time.time()))
 
         @app.get("/events/fleet", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request) -> Response:
@@ -189,10 +195,14 @@ class Dashboard:
             )
 
     def _look_at_fleet(self) -> Hashable:
-        # Signs of life alone are worth a new picture every ten seconds only.
-        return self.service.is_connected, *(
-            (agent, each.status, each.incarnation, each.software, int(each.seen / 10))
-            for agent, each in self.coordinator.fleet.known().items()
+        return (
+            self.service.is_connected,
+            *self.coordinator.runs.newest(1),
+            len(self.coordinator.runs.past),
+            *(
+                (agent, each.status, each.incarnation, each.software, Same(each.evaluations))
+                for agent, each in self.coordinator.fleet.known().items()
+            ),
         )
 
     # -- runs -----------------------------------------------------------------------------------------------------

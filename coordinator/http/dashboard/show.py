@@ -12,6 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from coordinator.core import Coordinator
+from coordinator.runs.attendance import reason_words
 from glassfleet.data.domain import Domain
 from glassfleet.explain import Change, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
@@ -19,7 +20,7 @@ from glassfleet.nature import OWN_TREE
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question, runs_left
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
-from schemas.rounds import LATE, count, missed
+from schemas.rounds import count, missed
 
 T = TypeVar("T")
 PER_PAGE = 50
@@ -98,7 +99,7 @@ def rows(document: Mapping[str, Any]) -> int:
     """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
     if document.get("private"):
         return int(document["private"]["rows"])
-    counts: Mapping[str, int] = document.get("rows", {})
+    counts: Mapping[str, int] = document["rows"]
     cohort = document.get("cohort") or counts
     return sum(counts.get(agent, 0) for agent in cohort)
 
@@ -119,15 +120,6 @@ def links(agents: Sequence[str], most: int) -> Markup:
         Markup('<a href="/vehicles/{}">{}</a>').format(quote(agent, safe=""), cut(agent, 40)) for agent in agents[:most]
     )
     return shown if len(agents) <= most else shown + f" and {len(agents) - most} more"
-
-
-def reason_words(reason: str) -> str:
-    """Return why a vehicle does not count, as the pages say it.
-
-    >>> reason_words("deadline"), reason_words("went down")
-    ('no answer by the deadline', 'went down')
-    """
-    return {"deadline": "no answer by the deadline", LATE: "answered after the end"}.get(reason, reason)
 
 
 def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str]]:

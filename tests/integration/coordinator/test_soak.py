@@ -36,7 +36,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
     coordinator = CoordinatorProcess(
         broker.url,
         tmp_path / "coordinator",
-        *("--no-keep-records", "--kept-runs", str(KEPT), "--retained-versions", "3"),
+        *("--records-days", "0", "--kept-runs", str(KEPT), "--retained-versions", "3"),
     )
     memory: list[float] = []
     sizes: list[tuple[int, int]] = []

@@ -22,6 +22,7 @@ from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World
 PAGES = {
     "fleet": "/",
     "vehicle": "/vehicles/zz.nasty-one",
+    "week": "/week",
     "runs": "/runs",
     "run": "/runs/evening",
     "compare": "/compare?run=morning&run=evening",

@@ -22,11 +22,11 @@ def test_coordinator_forgets_the_agents_that_left_first_when_ids_are_endless() -
     for index in range(100):
         fleet.birth(f"v{index}")
         fleet.birth(f"v{index}", status="down")
-    known = {each["agent"] for each in fleet.core.fleet.document()}
+    known = fleet.core.fleet.known()
     assert len(known) <= 20
     assert "good" in known, "who is up is not forgotten"
     fleet.birth(*(f"w{index}" for index in range(40)))
-    assert len(fleet.core.fleet.document()) == 20
+    assert len(fleet.core.fleet.known()) == 20
     assert fleet.core.metrics["births.refused"] > 0
 
 
@@ -36,7 +36,7 @@ def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=[f"{'x' * 90}{index}"], target="y")
         payload = Envelope(fleet="f", body=body, agent=f"v{index}").to_bytes()
         fleet.publish(TOPICS.agent_state(f"v{index}"), payload, retain=True)
-    assert 5 <= len(fleet.core.fleet.document()) <= 11
+    assert 5 <= len(fleet.core.fleet.known()) <= 11
     assert fleet.core.metrics["births.refused"] >= 39
 
 
@@ -54,8 +54,8 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
     fleet.birth("a", incarnation="last")
     for _ in range(30):
         fleet.pass_time(1.0)
-    last = {each["agent"]: each for each in fleet.core.fleet.document()}["a"]
-    assert (last["status"], last["incarnation"]) == ("up", "last")
+    last = fleet.core.fleet.known()["a"]
+    assert (last.status, last.incarnation) == ("up", "last")
     assert fleet.core.next_wake() is not None
 
 
@@ -66,12 +66,12 @@ def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_
     fleet.publish(TOPICS.agent_state("gone"), b"", retain=True)
     fleet.hub.advance(60.0)
     fleet.crash()
-    known = {each["agent"]: each for each in fleet.core.fleet.document()}
-    assert {agent: each["status"] for agent, each in known.items()} == {"a": "up", "b": "down"}
-    assert known["b"]["since"] == 1.7e9 + fleet.hub.now, "when it went down is not known: since it was met so"
+    known = fleet.core.fleet.known()
+    assert {agent: each.status for agent, each in known.items()} == {"a": "up", "b": "down"}
+    assert known["b"].since == 1.7e9 + fleet.hub.now, "nobody said when it was up: since it was met"
     assert fleet.core.fleet.counts() == {"up": 1, "down": 1}
     fleet.birth("b", incarnation="2")
-    assert {each["agent"]: each["status"] for each in fleet.core.fleet.document()} == {"a": "up", "b": "up"}
+    assert fleet.core.fleet.counts() == {"up": 2}
     fleet.begin(policy={"gather_agents": 2})
     assert fleet.core.runs.document("r1")["phase"] == "recruiting"
 
@@ -81,7 +81,7 @@ def test_coordinator_makes_no_room_for_vehicles_that_it_never_saw_up() -> None:
     fleet.birth("a")
     for index in range(10):
         fleet.birth(f"v{index}", status="down")
-    assert sorted(each["agent"] for each in fleet.core.fleet.document()) == ["a", "v0", "v1"]
+    assert sorted(fleet.core.fleet.known()) == ["a", "v0", "v1"]
     fleet.birth("b", "c")
     assert {agent for agent, count in fleet.core.fleet.offers().items() if count} == {"a", "b", "c"}
 

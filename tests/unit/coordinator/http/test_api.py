@@ -232,7 +232,7 @@ def test_look_from_another_thread_never_fails_while_vehicles_come_and_go_by_the_
     acts: list[Callable[[int], object]] = [
         partial(change, core),
         litter,
-        lambda _: core.fleet.document(),
+        lambda _: core.fleet.known(),
         lambda _: core.fleet.evaluations("qoe", 1),
         lambda _: service.metrics(),
         lambda _: service.observed.page(),
@@ -242,7 +242,7 @@ def test_look_from_another_thread_never_fails_while_vehicles_come_and_go_by_the_
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(core.fleet.document()) > 1000
+    assert len(core.fleet.known()) > 1000
     assert not faults
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator.config import CoordinatorConfig
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.comparison import Comparison, in_words
+from coordinator.http.dashboard.comparison import Comparison
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.tokens import TokenCheck
@@ -25,6 +25,7 @@ from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet import catalogue
 from glassfleet.audit.saved import place_of
 from glassfleet.data.parameters import parameters_of
+from glassfleet.numerics.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document
@@ -151,7 +152,7 @@ def there(tmp_path: Path) -> Iterator[tuple[Service, httpx.Client]]:
         document = suspended_document(
             {"run": "dusk", "spec": {**FULL, "run": "dusk", "bounds": bounds}, "started": 0.0, "reason": ""}, ended=1.0
         )
-        service.coordinator.runs.journal.close_run("dusk", document, 0.0, keep_records=False)
+        service.coordinator.runs.journal.close_run("dusk", document, 0.0)
         service.coordinator.runs.__post_init__()
         client.post("/sign-in", data={"token": (tmp_path / "api-token").read_text().strip()})
         yield service, client

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
-from coordinator.http.dashboard.vehicles import Look
+from console.main import cli
+from coordinator.duty.causes import BROKE_OFF, STOPPED, look
+from coordinator.http.dashboard.vehicles import chosen
 from coordinator.process.service import Service
 from coordinator.runs.attendance import Recent
 from coordinator.runs.directory import Runs
@@ -45,13 +52,13 @@ class World:
         """Write a run that has ended into the journal."""
         document = suspended_document({"run": run, "spec": {"scheme": "frt"}, "started": 0.0, "reason": ""}, ended=1.0)
         result = {agent: {"status": status, "reason": reason} for agent, (status, reason) in agents.items()}
-        self.core.runs.journal.close_run(run, {**document, "agents": result, **other}, 0.0, keep_records=False)
+        self.core.runs.journal.close_run(run, {**document, "agents": result, **other}, 0.0)
         self.core.runs.__post_init__()
 
     def needs(self) -> dict[str, list[str]]:
         """Return what is said of who needs somebody, in the page's order."""
-        look = Look.at(self.core, Recent())
-        return {agent: [need.words for need in look.needs[agent]] for agent in look.chosen(status="needs")}
+        fleet = look(self.core, Recent())
+        return {agent: [cause.words for cause in fleet.causes[agent]] for agent in chosen(fleet, status="needs")}
 
 
 @pytest.fixture
@@ -75,7 +82,7 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
             "its RMSE is 40, the median vehicle's is 1.9; always forecasting the mean would have 3",
             "more than 900 % worse than alone with m",
         ],
-        "v2": ["down"],
+        "v2": [BROKE_OFF],
         "v1": ["late: answered statistics 3 after its end"],
         "v4": ["scored m v1 last, in use is v2"],
         "v6": ["20.0 % worse than alone with m"],
@@ -86,6 +93,55 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
 def test_nobody_is_behind_while_no_vehicle_has_scored_the_version_in_use(there: World) -> None:
     there.scored("v1", 1, 1.0)
     assert there.needs() == {}
+
+
+def test_the_causes_are_the_same_everywhere_the_cause_before_what_follows_for_those_too_that_are_down(
+    there: World,
+) -> None:
+    there.scored("v3", 2, 2.3)
+    outside = "56% of its rows lie outside the limits of 'buffer_last_s'"
+    there.ran("dusk", {"v3": ("member", "")}, far_out=[["v3", outside]])
+    for words in ([outside, "15.0 % worse than alone with m"], [outside, STOPPED, "15.0 % worse than alone with m"]):
+        (known,) = [each for each in there.client.get("/api/agents").json() if each["causes"]]
+        assert (known["agent"], [each["words"] for each in known["causes"]]) == ("v3", words)
+        assert known["causes"][0]["page"] == "/runs/dusk"
+        for page in ("/", "/vehicles/v3"):
+            assert causes_on(there.client.get(page).text) == words
+        where = ["--coordinator", str(there.client.base_url)]
+        line, counts = CliRunner().invoke(cli, ["fleet", *where]).output.splitlines()
+        assert line.split("  ", 3)[3] == "; ".join(words)
+        assert counts.endswith("1 needs attention")
+        assert json.loads(CliRunner().invoke(cli, ["fleet", "--json", *where]).output)[0] == known
+        there.fleet.down("v3", None, stopped=True)
+    there.ran("dawn", {"v3": ("member", "")})
+    assert there.needs()["v3"] == words[1:], "the newest run that asked it counts"
+
+
+def test_after_a_private_run_a_vehicle_has_the_version_in_use_and_rows_that_were_told(there: World) -> None:
+    there.scored("v1", 1, 1.0)
+    there.ran("dusk", {"v1": ("member", "")}, rows={"v1": 700})
+    there.ran("dawn", {"v1": ("member", "")}, spec={"scheme": "frt", "private": {"floor": 8}})
+    for page in ("/", "/vehicles/v1"):
+        text = there.client.get(page).text
+        assert ">700<" in text
+        assert "m v2" in text
+        assert "m v1" not in text
+
+
+@pytest.mark.parametrize("page", ["/", "/vehicles/v1"])
+def test_a_vehicle_has_one_clock(there: World, page: str) -> None:
+    """Of one met while down that is when it began: the coordinator does not know when it went."""
+    there.fleet.down("gone", "7", born=time.time() - 240)
+    there.fleet.down("v1", None)
+    text = there.client.get(page).text
+    assert "4 min ago" in text if page == "/" else "Last up" in text
+    assert "ast seen" not in text
+
+
+def causes_on(text: str) -> list[str]:
+    """Return the causes that a page tells."""
+    (inside,) = re.findall(r'<ul class="flat needs">(.*?)</ul>', text)
+    return [html.unescape(re.sub("<[^>]+>", "", line)) for line in inside.split("</li>")[:-1]]
 
 
 def test_a_vehicle_that_came_back_and_answered_needs_nobody_any_more(there: World) -> None:
@@ -178,7 +234,7 @@ class EndedRuns:
     def ended(self, run: str, at: float, *, spec: dict[str, Any], outcome: str = "finished", **other: Any) -> None:
         result = {"run": run, "spec": {"run": run, **spec}, "started": at, "reason": ""}
         document = {**suspended_document(result, ended=at + 60 + at / 10), "outcome": outcome, "reason": "", **other}
-        self.core.runs.journal.close_run(run, document, 0.0, keep_records=False)
+        self.core.runs.journal.close_run(run, document, 0.0)
         self.core.runs.__post_init__()
 
     def lines(self, address: str) -> list[str]:

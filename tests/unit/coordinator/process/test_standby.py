@@ -90,12 +90,12 @@ def test_standby_names_each_setting_that_is_otherwise_once_for_each_leader(confi
         one("")
         one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
         one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
-        one.leads(leader(own, "second", keep_records=False))
+        one.leads(leader(own, "second", records_days=0))
     result = [(each["setting"], each["here"], each["leader"]) for each in logs if each["event"] == "set-up-otherwise"]
     assert result == [
         ("broker", "mqtt://127.0.0.1:1", "mqtt://127.0.0.1:2"),
         ("retained_versions", 3, 10),
-        ("keep_records", True, False),
+        ("records_days", 7.0, 0.0),
     ]
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from glassfleet.explain import explain_row, partitions
+from glassfleet.explain import explain_row, importance, partitions, reach, summary
 from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.figures import PICTURES, picture
 from glassfleet.export.run_page import run_page
@@ -103,6 +103,23 @@ def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page()
     assert "vc: \\<b\\>offline" in text
     assert html.count("<figure>") == 3
     assert "<details>" not in html
+
+
+def test_report_tells_how_far_inputs_move_the_answer_the_first_most() -> None:
+    learned = model("frt")
+    names = [use.feature for use in summary(learned).features]
+    moves, spans = importance(learned, None, names), reach(learned, None, names)
+    (table,) = [
+        table
+        for section in run_page(STATUS, learned).sections
+        for table in section.tables
+        if table.caption == "How the inputs are used"
+    ]
+    place = table.head.index("moves the answer by")
+    order = sorted(names, key=lambda name: -moves[name])
+    assert [(row[0], row[place].split()[0], row[place + 1].split()[0]) for row in table.rows] == [
+        (name, f"{moves[name]:.4g}", f"{spans[name]:.4g}") for name in order
+    ]
 
 
 def test_report_has_central_scores_and_says_how_they_are_known_when_they_are() -> None:

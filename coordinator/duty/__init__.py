@@ -1,0 +1,1 @@
+"""For whoever is on duty: who needs somebody and why, whom to tell, what changed this week."""
