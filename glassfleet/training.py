@@ -28,6 +28,7 @@ from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.numerics.edges import cells_of
 from glassfleet.numerics.statistics import blocks
 from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
@@ -54,6 +55,9 @@ Memory = dict[str, Any]
 
 BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
+
+AHEAD_OF_LEVELS = frozenset({COLUMNS, "scan", SUPPORT, "categories"})
+"""Kinds of questions that a run with `support` may ask before categories have levels."""
 
 
 BLOCK_ROWS = 1 << 13
@@ -268,9 +272,11 @@ class TrainingQuestion(SchemeQuestion, ABC):
                 if not has_categories(domain):
                     raise TaskError("levels are asked for, and no input is text")
                 return cls(kind, parameters, domain)
-            is_told = "levels" in task.body or needs_levels(domain) or bool(cls.first_levels(domain))
-            levels = check_levels(task.body["levels"], domain) if is_told else ()
-            known = cls(kind, parameters, domain, levels=levels)
+            known = cls(kind, parameters, domain)
+            later = kind in AHEAD_OF_LEVELS and known.support > 0 and has_categories(domain)
+            is_told = needs_levels(domain) or bool(cls.first_levels(domain))
+            if "levels" in task.body or (is_told and not later):
+                known = replace(known, levels=check_levels(task.body["levels"], domain))
             if kind == COLUMNS and not known.support:
                 raise TaskError("a question of runs with support")
             if kind == "scan" and known.support:
@@ -347,15 +353,15 @@ class TrainingServer(Generic[Q]):
     def start(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for the sums of categories; where there are none, for histograms and the root's sums.
 
-        With `support` first on how many rows it rests that an input has different values.
+        With `support` first on how many rows it rests that an input has different values; of categories later.
         """
         with usage_errors():
             self.Question.check_domain(parameters, domain)
-        if has_categories(domain):
-            first = self.Question("levels", parameters, domain)
-        else:
-            first = self.Question("scan", parameters, domain, levels=self.Question.first_levels(domain))
-        return ask(replace(first, kind=COLUMNS) if first.support else first, {"sums_digest": ""})
+        levels = () if has_categories(domain) else self.Question.first_levels(domain)
+        first = self.Question("scan", parameters, domain, levels=levels)
+        if first.support or has_categories(domain):
+            first = replace(first, kind=COLUMNS if first.support else "levels")
+        return ask(first, {"sums_digest": ""})
 
     def max_rows(self, parameters: Any) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -399,7 +405,12 @@ class TrainingServer(Generic[Q]):
 
     def _decided(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
         """Ask for the products of the inputs that may be columns."""
-        decision = decide_columns(contributions, question.to_task(), question.support)
+        domain, inputs = question.domain, question.domain.inputs
+        texts = [place for place, variable in enumerate(inputs) if variable.categories]
+        # What empty cells are taken for.
+        filled = domain.scale_inputs(domain.completed(np.full((1, len(domain.features)), np.nan)))[0]
+        known = [(place, int(cells_of(filled[place], question.cells))) for place in domain.gaps]
+        decision = decide_columns(contributions, question.to_task(), question.support, texts, tuple(known))
         memory |= {"withheld": [noted(decision)], "values": decision}
         return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 

@@ -122,7 +122,9 @@ def check_values(counts: Ints, rows: int) -> None:
         raise ContributionError("the values of an input are not counted once for each row")
 
 
-def decide_columns(contributions: Sequence[Contribution], task: Task, support: int) -> Bools:
+def decide_columns(
+    contributions: Sequence[Contribution], task: Task, support: int, texts: Sequence[int] = (), known: Common = ()
+) -> Bools:
     """Return which columns may have products, and which of their cells are common, shape (F + 1, 1 + cells).
 
     Common is a cell that many rows of an atom are in; and the first and the last one of the target, its limits.
@@ -136,6 +138,10 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
         The groups' answers to `task`, from :func:`count_values`.
     task : Task
     support : int
+    texts : sequence of int
+        Inputs that are no numbers: rows may be alone in a category, and products have none of them.
+    known : tuple of (int, int)
+        Cells with a value that everybody knows, which are common, too.
     """
 
     def from_rows(parts: list[Ints]) -> Bools:
@@ -146,8 +152,11 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
         most = np.maximum(LEAST_COMMON * rows, inputs)
         is_common = np.logical_or.reduce(each > most[:, None, None])
         is_common[-1, [0, -1]] = True
+        for column, cell in known:
+            is_common[column, cell] = True
         may = np.logical_and.reduce((rows[:, None] - fullest >= least_others(support)) | (rows == 0)[:, None])
         may &= may[-1]
+        may[list(texts)] = False
         may[:-1] &= (of_all.max(axis=1) <= MOST_EQUAL * of_all.sum(axis=1))[:-1]
         least_alike = [place for place in np.argsort(of_all[:-1].max(axis=1), kind="stable") if may[place]]
         room = max(0, int(rows[rows > 0].min(initial=len(may) + 1)) - 2)

@@ -18,7 +18,7 @@ from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.params import GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS, UNIT
-from glassfleet.schemes.tree.support import bands_of
+from glassfleet.schemes.tree.support import bands_of, places
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
@@ -43,6 +43,11 @@ def check_sums(question: Question, contribution: Contribution) -> None:
             _check_bins(sums["scores"], sums["slopes"], sums["means"], rows)
     elif question.kind == SUPPORT:
         check_told(contribution, question.most_told)
+    elif question.kind == "categories":
+        _between(sums["scores"][:, :1], 0, rows << SCORE_BITS, "a category holds more rows than there are")
+        _check_residuals(sums["scores"][:, 1:], sums["scores"][:, :1], rows)
+        if sums["scores"][~question.told].any():
+            raise ContributionError("a category is told of that was not asked about")
     elif question.kind == "bands":
         check_products(sums["own"], question.columns, rows, GRID_BITS)
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
@@ -66,8 +71,9 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == SUPPORT:
-        lines = len(question.tree.overlaps) if question.is_of_pairs else bands_of(question.counted)
-        return {"rows": (lines, len(question.least_of))}
+        return {"rows": (len(places(question.to_task())), len(question.least_of))}
+    if question.kind == "categories":
+        return {"scores": (len(question.told), 1 + question.targets)}
     targets, scored = question.targets * (k + 1), 1 + question.targets * k
     if question.kind == "bands":
         bands = bands_of(question.kept)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.fuzzy.levels import has_categories
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.private.columns import Common, LayeredQuestion, read_common
-from glassfleet.private.support import no_texts
+from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
@@ -40,7 +39,7 @@ from glassfleet.untrusted import Remembered, check_array, check_classes, check_i
 from schemas.codec import Value
 
 NAME = "tree"
-Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"]
+Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -57,12 +56,12 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
+    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps. Of
         classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
-        of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
-        the joint fit.
+        of some leaves, or, without leaves, those that each two leaves share, or, before categories have levels, those
+        of each category; residuals of each category; sums by band of some leaves; the sums of the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -82,6 +81,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         ``"support"`` about leaves, and ``"bands"``: which inner edges lie between bands whose rows are counted.
     kept : ndarray of bool, shape (leaves, features, bins - 1)
         ``"bands"``: which of these lie between the bands that are asked about, of one such band or more.
+    told : ndarray of bool, shape (categories of all inputs,)
+        ``"categories"``: which of them have enough rows.
     common : tuple of (int, int)
         ``"support"``, and what it is about: inputs of the polynomials, or the target (F), and cells of their histograms
         that many rows are in.
@@ -109,6 +110,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     edges: Array | None = None
     counted: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
     kept: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
+    told: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
@@ -126,8 +128,6 @@ class Question(LayeredQuestion, TrainingQuestion):
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
         """Raise ValueError, with the reason, unless there is a target to learn, and `support` can be kept."""
         check_domain(domain)
-        if parameters.support and needs_levels(domain):
-            raise ValueError(no_texts(NAME))
         if parameters.support and domain.classes:
             raise ValueError(
                 f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask "
@@ -144,8 +144,11 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Fewest rows of a sum in a run with `support`.
 
         Products of fewer rows than columns span the rows. Of the same rows there may be a sum for each input of a leaf,
-        and for each leaf above a band, all with other draws: at most half as many as there are rows.
+        and for each leaf above a band, all with other draws: at most half as many as there are rows. Of a category
+        products are not summed.
         """
+        if self.is_of_categories:
+            return least_others(self.parameters.support)
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
         return max(self.parameters.support, self.columns + 1, 2 * sums)
@@ -246,7 +249,12 @@ class Question(LayeredQuestion, TrainingQuestion):
     @property
     def is_of_pairs(self) -> bool:
         """Whether pairs of leaves are asked about, in a run with `support`."""
-        return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves)
+        return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves and not self.is_of_categories)
+
+    @property
+    def is_of_categories(self) -> bool:
+        """Whether categories are asked about, which have no levels yet, in a run with `support`."""
+        return self.kind in (SUPPORT, "categories") and not self.levels and has_categories(self.domain)
 
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
@@ -255,6 +263,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             body["common"] = [list(one) for one in self.common]
         if self.is_of_pairs:
             return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 3)}
+        if self.is_of_categories:
+            return body | ({"coefficients": self.coefficients, "told": self.told} if self.kind == "categories" else {})
         asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
         if self.kind == SUPPORT:
             return body | asked | {"counted": self.counted}
@@ -277,7 +287,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         plain = sum(each < self.n_plain for each in regressors)
         if plain > parameters.max_regressors or len(regressors) > MAX_REGRESSORS:
             raise TaskError("there are more regressors than the parameters allow")
-        if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
+        if (self.kind in ("bands", "joint", SUPPORT, "categories")) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
@@ -285,6 +295,13 @@ class Question(LayeredQuestion, TrainingQuestion):
         known = replace(self, regressors=regressors, tree=tree, way=way, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
+        if known.is_of_categories and self.kind == SUPPORT:
+            return known
+        if self.kind == "categories":
+            if not known.is_of_categories:
+                raise TaskError("there are no categories that have no levels yet")
+            shape = (sum(len(variable.categories) for variable in self.domain.features),)
+            known = replace(known, told=check_array("told", body["told"], np.bool_, shape))
         if self.kind == "newton":
             sizes, of_all = increasing("sizes", body["sizes"], len(tree.splits) + 1), body["of_all"]
             if not sizes or type(of_all) is not bool:
@@ -294,6 +311,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             shape = (known.scored, self.targets, known.columns)
             coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
             known = replace(known, coefficients=coefficients)
+        if self.kind == "categories":
+            return known
         if self.kind == "newton":
             if not self.domain.classes or (np.abs(coefficients) > MAX_COEFFICIENT).any():
                 raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")

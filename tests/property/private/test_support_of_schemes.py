@@ -59,6 +59,9 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     if name == "frbc":
         domain = Domain(features=features, label="y", classes=("high", "low", "odd"))
         y = np.where(rng.random(n) < 0.02, "odd", np.where(y > 0.2, "high", "low"))
+    if name == "tree":
+        domain, X, y = with_texts_and_gaps(draw, rng, domain, X, y)
+        names = domain.names
     owner = np.sort(rng.integers(0, agents, n)) if draw(st.booleans()) else rng.integers(0, agents, n)
     order = np.argsort(y, kind="stable")
     often = rng.choice([1, 1, 1, 6], n) if draw(st.booleans()) else 1
@@ -67,6 +70,22 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     scheme = catalogue.load(name)
     chosen = scheme.Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
     return domain, parts, private_parameters(scheme, chosen, draw(st.sampled_from([1, 3, 8])))
+
+
+def with_texts_and_gaps(
+    draw: st.DrawFn, rng: np.random.Generator, domain: Domain, X: Any, y: Any
+) -> tuple[Domain, Any, Any]:
+    """Add a column of text, of which few rows have a category, and empty cells, or few, or neither."""
+    features = list(domain.features)
+    if draw(st.booleans()):
+        code = rng.choice(6, len(X), p=[0.4, 0.3, 0.2, 0.08, 0.01, 0.01])
+        X, y = np.column_stack([X, np.where(code < 5, code, 1.5)]), y + np.array([0.0, 0.9, 0.3, 0.1, 0.6, 0.2])[code]
+        features.append(Variable(name="kind", low=0.0, high=4.0, categories=tuple("abcde")))
+    if (empty := draw(st.sampled_from([0.0, 0.01, 0.3]))) > 0.0:
+        gaps = rng.random(len(X)) < empty
+        X, y = np.column_stack([np.where(gaps, np.nan, X[:, 0]), X[:, 1:]]), y + 0.5 * gaps
+        features[0] = features[0].model_copy(update={"missing": 0.5})
+    return domain.model_copy(update={"features": tuple(features)}), X, np.clip(y, -1.0, 1.0)
 
 
 def met(name: str, parameters: Any, parts: Parts, left: dict[str, int], group: int, heard: list[Heard]) -> PrivateFleet:  # noqa: PLR0917
@@ -88,7 +107,7 @@ def opened(heard: list[Heard]) -> dict[int, dict[frozenset[str], list[Task]]]:
 
 
 def different_rows(data: Dataset) -> list[int]:
-    _, first = np.unique(np.column_stack([data.X, data.y]), axis=0, return_index=True)
+    _, first = np.unique(np.nan_to_num(np.column_stack([data.X, data.y]), nan=-9.0), axis=0, return_index=True)
     return [int(place) for place in first]
 
 
@@ -130,6 +149,8 @@ class Oracle:
         for task, sums in view:
             if task.kind == "scan":
                 result.append(bool(sums["gram"][0, 0]))
+            elif task.kind == "categories":
+                result += [bool(one) for one in sums["scores"][:, 0]]
             elif task.kind == "bands":
                 result += [bool(one) for one in (*sums["own"][:, 0], *sums["scores"][:, 0])]
             elif task.kind == "joint":
@@ -163,9 +184,11 @@ def draws_of(task: Task) -> list[str]:
     """Return what decides on the draws of each sum of tree, in the order of its counts: sums of the same may cancel."""
     if task.kind == "scan":
         return ["scan"]  # it has none: all of them cancel
-    if task.kind not in {"bands", "joint"}:
+    if task.kind not in {"categories", "bands", "joint"}:
         return []
     question = read_task(task)
+    if task.kind == "categories":
+        return [f"category {number}" for number in range(len(question.told))]
     if task.kind == "joint":
         return [f"{digest_of(about_pairs(question))} {pair}" for pair in question.tree.overlaps]
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]
@@ -175,13 +198,16 @@ def draws_of(task: Task) -> list[str]:
     return [digest_of(about_counts(question, line, 0)) for line in range(len(question.leaves))] + bands
 
 
-def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:
-    """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
-    columns = 0 if name == "frbc" else len(domain.features) + 2
-    if name == "tree":  # not all inputs are columns
-        asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
-        columns = max((len(own) + 2 for own in asked if own is not None), default=0)
-    return int(max(parameters.support, columns))
+def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> Any:
+    """Return the fewest rows of each sum: products need as many as they have columns, inputs and 2."""
+    if name != "tree":
+        return max(parameters.support, 0 if name == "frbc" else len(domain.features) + 2)
+    # Not all inputs are columns, and of a category there are no products.
+    asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
+    products = max(parameters.support, max((len(own) + 2 for own in asked if own is not None), default=0))
+    others = max(parameters.support, 3)
+    each = [others if task.kind == "categories" else products for task in tasks for _ in draws_of(task)]
+    return np.array(each, dtype=np.int64)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -219,7 +245,7 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
                 known = {one for task in after for one in draws_of(task)}
                 again = np.array([one in known for task in before for one in draws_of(task)], dtype=bool)
                 counts = oracle.counts(larger - smaller, before)[again] if len(again) else again
-                least = least_of(name, parameters, domain, before)
+                least = least_of(name, parameters, domain, before)[again]
                 assert ((counts == 0) | (counts >= least)).all(), counts
         for agents, tasks in views:
             counts, least = oracle.counts(agents, tasks), least_of(name, parameters, domain, tasks)
