@@ -30,7 +30,7 @@ from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.edges import cells_of
 from glassfleet.numerics.statistics import blocks
-from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
+from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns, least_others, scarce_classes
 from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
@@ -103,6 +103,11 @@ class TrainingRows:
         """The inputs in [0, 1], shape (F, n)."""
         return np.minimum(scaled_inputs(self.domain, self.levels, self.X[self.order]), 1.0)  # excess may be more
 
+    @property
+    def target(self) -> NDArray[np.float64]:
+        """The target in [0, 1], shape (n,): of classes their numbers, at equal steps."""
+        return self.y if self.domain.target else class_values(self.domain)[self.y]
+
     @cached_property
     def blocks(self) -> list[Self]:
         """The same rows in parts, at least one, for sums that add up."""
@@ -126,6 +131,11 @@ class TrainingRows:
     def different(self) -> NDArray[np.bool_]:
         """Which rows are no repetition of another one, shape (n,)."""
         return is_first(self.hashes)
+
+
+def class_values(domain: Domain) -> NDArray[np.float64]:
+    """Return a value of the target in [0, 1] for each class, shape (C,)."""
+    return np.arange(len(domain.classes)) / max(1, len(domain.classes) - 1)
 
 
 def training_rows(data: Dataset, domain: Domain, min_rows: int, holdout: float, levels: Levels = ()) -> TrainingRows:
@@ -320,7 +330,7 @@ class TrainingClient(Generic[Q]):
             return Contribution("levels", rows.count, category_sums(domain, rows.X[rows.order], rows.y))
         if question.kind == COLUMNS:
             own = np.flatnonzero(rows.different[: rows.training])
-            counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)
+            counts = count_values(rows.inputs[:, own], rows.target[own], question.cells)
             return Contribution(COLUMNS, rows.count, {"rows": counts})
         return Contribution(question.kind, rows.count, self.answers[question.kind](question, rows))
 
@@ -410,7 +420,14 @@ class TrainingServer(Generic[Q]):
         # What empty cells are taken for.
         filled = domain.scale_inputs(domain.completed(np.full((1, len(domain.features)), np.nan)))[0]
         known = [(place, int(cells_of(filled[place], question.cells))) for place in domain.gaps]
-        decision = decide_columns(contributions, question.to_task(), question.support, texts, tuple(known))
+        task, support = question.to_task(), question.support
+        if scarce := scarce_classes(contributions, task, cells_of(class_values(domain), question.cells), support):
+            named = ", ".join(repr(domain.classes[number]) for number in scarce)
+            raise RunFailedError(
+                f"in some group, or of those who left one, fewer than {least_others(support)} rows are of class {named}, "
+                "and sums would tell them: bring more vehicles or rows, or leave the class out of the run's domain"
+            )
+        decision = decide_columns(contributions, task, support, texts, tuple(known))
         memory |= {"withheld": [noted(decision)], "values": decision}
         return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 

@@ -181,6 +181,21 @@ def exposed_columns(contributions: Sequence[Contribution], task: Task, support: 
     return [int(column) for column in np.flatnonzero(few)]
 
 
+def scarce_classes(contributions: Sequence[Contribution], task: Task, cells: Ints, support: int) -> list[int]:
+    """Return the classes, counted in some `cells` of the target, of which sums over all rows would give rows away.
+
+    Parameters
+    ----------
+    contributions, task, support
+        As for :func:`decide_columns`.
+    cells : ndarray of int, shape (classes,)
+    """
+    lines = range(len(contributions[0].sums["rows"]))
+    each = np.stack([part[-1, cells] for given in contributions for part in atoms(given, lambda _: lines, task)])
+    few = np.logical_or.reduce((each > 0) & (each < least_others(support)), axis=0)
+    return [int(number) for number in np.flatnonzero(few)]
+
+
 def columns_of(decision: Bools) -> tuple[int, ...]:
     """Return the inputs that may be columns of products, from :func:`decide_columns`."""
     return tuple(np.flatnonzero(decision[:-1, 0]).tolist())

@@ -126,13 +126,8 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a target to learn, and `support` can be kept."""
+        """Raise ValueError, with the reason, unless there is a target to learn."""
         check_domain(domain)
-        if parameters.support and domain.classes:
-            raise ValueError(
-                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask "
-                "for support 0, or use frbc"
-            )
 
     @property
     def holdout(self) -> float:
@@ -144,14 +139,24 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Fewest rows of a sum in a run with `support`.
 
         Products of fewer rows than columns span the rows. Of the same rows there may be a sum for each input of a leaf,
-        and for each leaf above a band, all with other draws: at most half as many as there are rows. Of a category
-        products are not summed.
+        and for each leaf above a band, all with other draws: at most half as many as there are rows. Each has as many
+        parts as there are targets, and one. Of a category products are not summed.
         """
         if self.is_of_categories:
             return least_others(self.parameters.support)
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
-        return max(self.parameters.support, self.columns + 1, 2 * sums)
+        return max(self.parameters.support, self.columns + self.targets, (1 + self.targets) * sums)
+
+    @property
+    def least_of(self) -> NDArray[np.int64]:
+        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredQuestion.least_of`.
+
+        Of classes each has the layers again, of its rows alone.
+        """
+        of_all: NDArray[np.int64] = super().least_of
+        others = np.full(len(of_all) * len(self.domain.classes), least_others(self.parameters.support))
+        return np.concatenate([of_all, [] if self.is_of_categories else others]).astype(np.int64)
 
     @property
     def free(self) -> int:

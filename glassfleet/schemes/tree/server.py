@@ -94,6 +94,8 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
         common = common_of(memory["values"], regressors)
+        if question.domain.classes:  # each is a layer
+            common = tuple(one for one in common if one[0] < question.n_inputs)
         asked = replace(question, regressors=regressors)
         if has_categories(question.domain):
             return ask(replace(asked, kind=SUPPORT), kept | {"common": [list(one) for one in common]})

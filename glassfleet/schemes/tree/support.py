@@ -166,8 +166,13 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
 
 def _layers(question: Question, rows: TrainingRows) -> Bools:
-    """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value."""
-    return layers_of(rows.inputs[:, : rows.training], rows.y[: rows.training], question.common, CELLS)
+    """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value.
+
+    Of classes the rows of each in these layers follow.
+    """
+    layers = layers_of(rows.inputs[:, : rows.training], rows.target[: rows.training], question.common, CELLS)
+    classes = np.arange(len(question.domain.classes))
+    return np.concatenate([layers, *(layers & (rows.y[: rows.training] == number) for number in classes)])
 
 
 def count_rows(question: Question, rows: TrainingRows) -> Ints:

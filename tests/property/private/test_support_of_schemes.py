@@ -275,7 +275,9 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
     _, parts, _ = data.draw(fleets("tree"))
     support = data.draw(st.sampled_from([0, 1, 3, 20]))
     names = next(iter(parts.values())).features
-    wanted = DiscoveryParameters(features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999))
+    wanted = DiscoveryParameters(
+        features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999), missing=True
+    )
     asked = private_parameters(DISCOVERY, wanted, support)
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
     fleet = met("tree", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
@@ -289,6 +291,8 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
     rows = pool(cohort)
     least = min(max(support, 1), (rows.rows + 1) // 2)
     for variable, column in zip((*result.model.features, result.model.target), (*rows.X.T, rows.y), strict=True):
+        column = column[~np.isnan(column)]
+        assert (variable.missing is None) == (len(column) == rows.rows)
         if variable.high > variable.low:
             ranked, bin_width = np.sort(column), (variable.high - variable.low) / RESOLUTION
             assert ranked[least - 1] <= variable.low + bin_width or variable is not result.model.target
@@ -299,7 +303,7 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
 @settings(max_examples=4)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
-    domain, parts, _ = data.draw(fleets("tree"))
+    domain, parts, _ = data.draw(fleets("tsk"))
     scheme = catalogue.load("fedavg_mlp")
     parameters = private_parameters(scheme, scheme.Parameters(hidden=(3,), rounds=2, epochs=1))
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=len(parts) // 2, unique=True))
