@@ -30,7 +30,7 @@ from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.edges import cells_of
 from glassfleet.numerics.statistics import blocks
-from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns, least_others, scarce_classes
+from glassfleet.private.columns import check_classes, check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
@@ -210,9 +210,9 @@ class TrainingQuestion(SchemeQuestion, ABC):
         """Return the levels where no feature is text, as tasks have them: a learner may have a line for each input."""
         return of_levels.first_levels(domain)
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def check_domain(cls, parameters: Any, domain: Domain) -> None:
+    def check_domain(domain: Domain) -> None:
         """Raise ValueError, with the reason, unless the learner can learn the domain's target."""
 
     @abstractmethod
@@ -277,7 +277,7 @@ class TrainingQuestion(SchemeQuestion, ABC):
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
         kind, parameters, domain = read_task_head(task, cls.name, cls.kinds, cls.ParametersType, cls.max_rows)
         with task_errors():
-            cls.check_domain(parameters, domain)
+            cls.check_domain(domain)
             if kind == "levels":
                 if not has_categories(domain):
                     raise TaskError("levels are asked for, and no input is text")
@@ -366,7 +366,7 @@ class TrainingServer(Generic[Q]):
         With `support` first on how many rows it rests that an input has different values; of categories later.
         """
         with usage_errors():
-            self.Question.check_domain(parameters, domain)
+            self.Question.check_domain(domain)
         levels = () if has_categories(domain) else self.Question.first_levels(domain)
         first = self.Question("scan", parameters, domain, levels=levels)
         if first.support or has_categories(domain):
@@ -415,19 +415,15 @@ class TrainingServer(Generic[Q]):
 
     def _decided(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
         """Ask for the products of the inputs that may be columns."""
-        domain, inputs = question.domain, question.domain.inputs
-        texts = [place for place, variable in enumerate(inputs) if variable.categories]
+        domain, task, support = question.domain, question.to_task(), question.support
+        texts = [place for place, variable in enumerate(domain.inputs) if variable.categories]
         # What empty cells are taken for.
         filled = domain.scale_inputs(domain.completed(np.full((1, len(domain.features)), np.nan)))[0]
-        known = [(place, int(cells_of(filled[place], question.cells))) for place in domain.gaps]
-        task, support = question.to_task(), question.support
-        if scarce := scarce_classes(contributions, task, cells_of(class_values(domain), question.cells), support):
-            named = ", ".join(repr(domain.classes[number]) for number in scarce)
-            raise RunFailedError(
-                f"in some group, or of those who left one, fewer than {least_others(support)} rows are of class {named}, "
-                "and sums would tell them: bring more vehicles or rows, or leave the class out of the run's domain"
-            )
-        decision = decide_columns(contributions, task, support, texts, tuple(known))
+        known = tuple((place, int(cells_of(filled[place], question.cells))) for place in domain.gaps)
+        if domain.classes:
+            cells = cells_of(class_values(domain), question.cells)
+            check_classes(contributions, task, support, dict(zip(domain.classes, cells.tolist(), strict=True)))
+        decision = decide_columns(contributions, task, support, texts, known)
         memory |= {"withheld": [noted(decision)], "values": decision}
         return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 

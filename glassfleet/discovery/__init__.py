@@ -110,9 +110,7 @@ class Discovery:
         """
         if parameters.labels and not parameters.classes:
             raise UsageError(DECLARE_TEXTS)
-        return parameters.model_copy(
-            update={"min_count": 0, "categories": False, "either": False, "summed": True}
-        )
+        return parameters.model_copy(update={"min_count": 0, "categories": False, "either": False, "summed": True})
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`; raises TaskError where it asks for texts."""

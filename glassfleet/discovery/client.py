@@ -37,9 +37,9 @@ class DiscoveryClient:
             reaches, in the order of the counts), so that sums over vehicles say how many there are. In its first round
             also ``row_counts`` (int64, shape (238,): 1 in the bin of this vehicle's number of rows). ``gaps`` (int64, 1
             for each column in which a cell is empty, in a run that takes such; only where there is one, or in a private
-            run): rows with an empty cell are in no count of its column. ``nullified`` is the number of small counts that were not sent as
-            they are. Values ``labels`` and ``label_rows`` when the task asks for labels, ``categories`` when it asks
-            for those.
+            run): rows with an empty cell are in no count of its column. ``nullified`` is the number of small counts
+            that were not sent as they are. Values ``labels`` and ``label_rows`` when the task asks for labels,
+            ``categories`` when it asks for those.
 
         Raises
         ------

@@ -8,7 +8,7 @@ are counted that have another value than a *common* one, which many rows of some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from glassfleet.numerics.edges import cells_of, histogram
 from glassfleet.private.support import atoms, decided
 from glassfleet.scheme import Contribution, Task
 from glassfleet.untrusted import at_most, increasing
+from schemas.errors import RunFailedError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -181,19 +182,24 @@ def exposed_columns(contributions: Sequence[Contribution], task: Task, support: 
     return [int(column) for column in np.flatnonzero(few)]
 
 
-def scarce_classes(contributions: Sequence[Contribution], task: Task, cells: Ints, support: int) -> list[int]:
-    """Return the classes, counted in some `cells` of the target, of which sums over all rows would give rows away.
+def check_classes(contributions: Sequence[Contribution], task: Task, support: int, cells: Mapping[str, int]) -> None:
+    """Raise RunFailedError where sums over all rows would give the rows of a class away: few are of it.
 
     Parameters
     ----------
     contributions, task, support
         As for :func:`decide_columns`.
-    cells : ndarray of int, shape (classes,)
+    cells : mapping of str to int
+        By class that of the target's histogram.
     """
-    lines = range(len(contributions[0].sums["rows"]))
-    each = np.stack([part[-1, cells] for given in contributions for part in atoms(given, lambda _: lines, task)])
-    few = np.logical_or.reduce((each > 0) & (each < least_others(support)), axis=0)
-    return [int(number) for number in np.flatnonzero(few)]
+    lines, least = range(len(contributions[0].sums["rows"])), least_others(support)
+    each = [part[-1] for given in contributions for part in atoms(given, lambda _: lines, task)]
+    scarce = [name for name, cell in cells.items() if any(0 < rows[cell] < least for rows in each)]
+    if scarce:
+        raise RunFailedError(
+            f"in a group, or of who left one, fewer than {least} rows are of class {', '.join(map(repr, scarce))}, and "
+            "sums would tell them: bring more vehicles or rows, or leave the class out of the run's domain"
+        )
 
 
 def columns_of(decision: Bools) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A row that is alone in its category, with an empty cell, or beyond a limit is not told by a private run with support."""
+"""A row that is alone in its category or class, with an empty cell, or beyond a limit is not told with support."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.columns import decide_columns
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.params import SCORE_BITS
-from tests.privacy.test_other_values_tell_no_row import alone_in_a_band
-from tests.support.privacy.opened_sums import attacked, opened
+from schemas.errors import RunFailedError
+from tests.support.privacy.opened_sums import alone_in_a_band, attacked, opened
 from tests.support.privacy.transcripts import Fleet
 
 NAMES = ("a", "b", "c", "city")
@@ -75,6 +75,41 @@ def test_indicators_and_excess_tell_the_row_as_columns_of_products(alone: str, m
     assert attacked("tree", fleet, 3, {}, domain=domain, **SMALL).read > 0
 
 
+def classified(odd: float) -> tuple[Fleet, Domain]:
+    """Return vehicles whose rows have three classes; of the third a share is where "a" is low, and one row is not."""
+    fleet = {}
+    for number in range(15):
+        rng = np.random.default_rng(number)
+        X = rng.uniform(size=(60, 3))
+        y = np.where((X[:, 0] < 0.5) == (X[:, 1] + rng.normal(0.0, 0.1, 60) > 0.5), "high", "low").astype("<U4")
+        y[(X[:, 0] < 0.4) & (rng.random(60) < odd)] = "odd"
+        if number == 4:
+            X[ALONE], y[ALONE] = (0.9, 0.8, 0.3), "odd"
+        fleet[f"v{number:02d}"] = Dataset(NAMES[:3], "y", X, y)
+    features = tuple(Variable(name=each, low=0.0, high=1.0) for each in NAMES[:3])
+    return fleet, Domain(features=features, label="y", classes=("high", "low", "odd"))
+
+
+@pytest.mark.parametrize("left", [{}, {"v04": 4}], ids=["all stay", "three leave"])
+def test_a_row_that_is_alone_in_its_class_in_a_leaf_is_not_told(
+    left: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, domain = classified(0.25)
+    assert attacked("tree", fleet, 3, left, domain=domain, **SMALL).read == 0
+    if left:
+        return
+    # Without layers of classes it is.
+    least = property(lambda asked: np.array([asked.least_rows, *[0] * (4 * len(asked.common) + 3)]))
+    monkeypatch.setattr("glassfleet.schemes.tree.messages.Question.least_of", least)
+    assert attacked("tree", fleet, 3, left, domain=domain, **SMALL).read > 0
+
+
+def test_a_class_of_one_row_ends_the_run() -> None:
+    fleet, domain = classified(0.0)
+    with pytest.raises(RunFailedError, match=r"fewer than 3 rows are of class 'odd'.*leave the class out"):
+        opened("tree", fleet, 3, {}, domain=domain, **SMALL)
+
+
 def residuals(fleet: Fleet, domain: Domain) -> list[float]:
     """Return the residuals of the line over all rows that sums over a category tell of one row."""
     found = []
@@ -94,7 +129,9 @@ def test_sums_over_a_category_of_one_row_tell_how_far_it_is_off_and_are_not_aske
         "glassfleet.schemes.tree.support.holds", lambda parts, least: np.ones(parts[0].shape, dtype=bool)
     )
     (one,) = residuals(fleet, domain)
-    asked = next(each for each in opened("tree", fleet, 3, {}, domain=domain, **SMALL)[0] if each.task.kind == "categories")
+    asked = next(
+        each for each in opened("tree", fleet, 3, {}, domain=domain, **SMALL)[0] if each.task.kind == "categories"
+    )
     question, rows = read_task(asked.task), pool(list(fleet.values()))
     assert question.coefficients is not None
     line = question.coefficients[0, 0]

@@ -53,7 +53,7 @@ def begin(question: Question, memory: Memory) -> Next:
 
 
 def levelled(question: Question, memory: Memory, sums: Sums) -> Next:
-    """Give each category a level by its rows' residuals, and begin. One that was not told adds nothing, as unknown ones."""
+    """Give each category a level by its rows' residuals, and begin; one that is not told adds nothing."""
     weight, residual = np.split(sums["scores"] / (SCORE_SCALE * DRAWN), [1], axis=1)
     counts, apart = np.rint(weight[:, 0]).astype(np.int64), residual / (weight + PRIOR)
     domain, of_plain = question.domain, plain_levels(question.domain)

@@ -50,6 +50,17 @@ MAX_COEFFICIENT = 1e6
 """Larger ones are refused: scores must stay finite."""
 
 
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
+    if domain.target is not None:
+        check_numeric(domain, NAME, MAX_INPUTS)
+        return
+    check_classes(domain, NAME, MAX_CLASSES)
+    if len(domain.classes) < 2:
+        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
+    check_inputs(domain, NAME, MAX_INPUTS)
+
+
 @dataclass(frozen=True)
 class Question(LayeredQuestion, TrainingQuestion):
     """A task of this scheme, read and checked; see :class:`~glassfleet.training.TrainingQuestion`.
@@ -123,11 +134,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     ParametersType = Parameters
     max_rows = MAX_ROWS
     cells = CELLS
-
-    @classmethod
-    def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a target to learn."""
-        check_domain(domain)
+    check_domain = staticmethod(check_domain)
 
     @property
     def holdout(self) -> float:
@@ -300,31 +307,40 @@ class Question(LayeredQuestion, TrainingQuestion):
         known = replace(self, regressors=regressors, tree=tree, way=way, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
-        if known.is_of_categories and self.kind == SUPPORT:
-            return known
-        if self.kind == "categories":
-            if not known.is_of_categories:
-                raise TaskError("there are no categories that have no levels yet")
-            shape = (sum(len(variable.categories) for variable in self.domain.features),)
-            known = replace(known, told=check_array("told", body["told"], np.bool_, shape))
+        if known.is_of_categories or self.kind == "categories":
+            return known.with_categories(body)
         if self.kind == "newton":
-            sizes, of_all = increasing("sizes", body["sizes"], len(tree.splits) + 1), body["of_all"]
-            if not sizes or type(of_all) is not bool:
-                raise TaskError("a Newton round is of some trees, and of training rows or all")
-            known = replace(known, sizes=sizes, of_all=of_all)
+            return known.with_scores(body)
         if self.kind != SUPPORT:
-            shape = (known.scored, self.targets, known.columns)
-            coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
-            known = replace(known, coefficients=coefficients)
-        if self.kind == "categories":
-            return known
-        if self.kind == "newton":
-            if not self.domain.classes or (np.abs(coefficients) > MAX_COEFFICIENT).any():
-                raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
-            return known
+            known = known.with_coefficients(body)
         if self.kind == "ramps":
             return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
+
+    def with_coefficients(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the coefficients that residuals or chances are by."""
+        shape = (self.scored, self.targets, self.columns)
+        return replace(self, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+
+    def with_categories(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the categories that it is about."""
+        if self.kind == SUPPORT:
+            return self
+        if not self.is_of_categories:
+            raise TaskError("there are no categories that have no levels yet")
+        shape = (sum(len(variable.categories) for variable in self.domain.features),)
+        return replace(self.with_coefficients(body), told=check_array("told", body["told"], np.bool_, shape))
+
+    def with_scores(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the trees and scores that a Newton round is about."""
+        sizes, of_all = increasing("sizes", body["sizes"], len(self.tree.splits) + 1), body["of_all"]
+        if not sizes or type(of_all) is not bool:
+            raise TaskError("a Newton round is of some trees, and of training rows or all")
+        known = replace(self, sizes=sizes, of_all=of_all).with_coefficients(body)
+        assert known.coefficients is not None
+        if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+            raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
+        return known
 
     def with_bins(self, body: Mapping[str, Any]) -> Question:
         """Return this question with the bins or bands that it is about."""
@@ -354,17 +370,6 @@ class Question(LayeredQuestion, TrainingQuestion):
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
-
-
-def check_domain(domain: Domain) -> None:
-    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
-    if domain.target is not None:
-        check_numeric(domain, NAME, MAX_INPUTS)
-        return
-    check_classes(domain, NAME, MAX_CLASSES)
-    if len(domain.classes) < 2:
-        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
-    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 def _way(value: object, ways: int) -> int:

@@ -245,7 +245,7 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
     return Done(model, {**summary, **model.complexity()})
 
 
-def score_model(  # noqa: PLR0917 - what a model is made of
+def score_model(
     question: Question, coefficients: Array, weight: Array, known: Array, rows: float
 ) -> tuple[FuzzyClassTree, dict[str, Value]]:
     """Return the model of a question's tree, and each class's share of the rows.

@@ -10,13 +10,13 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import central, federated
 from glassfleet.scheme import Next
 from glassfleet.schemes.tree.bins import between_levels, find_edges, ramps
-from schemas.errors import DocumentError, UsageError
+from schemas.errors import DocumentError
 
 CITIES = ("Bern", "Campinas", "Lima", "Rio", "Santos", "Zug")
 PRICE_OF = (9.0, 3.0, 5.0, 5.0, 3.0, 9.0)
@@ -64,15 +64,6 @@ def test_document_is_refused_when_levels_and_categories_differ(scheme: Any, hous
     for levels, reason in (([], "levels of 0 inputs"), ([[], [0.6] * 7], "no knot|is on a ramp")):
         with pytest.raises(DocumentError, match=reason):
             scheme.from_document({**document, "model": {**document["model"], "levels": levels}})
-
-
-def test_private_run_is_refused_when_an_input_is_text() -> None:
-    tree: Any = catalogue.load("tree")
-    with pytest.raises(UsageError, match="takes numbers alone"):
-        tree.server.start(tree.Parameters(support=10), HOUSES, 0)
-    task = tree.server.start(tree.Parameters(), HOUSES, 0).task
-    with pytest.raises(TaskError, match="takes numbers alone"):
-        tree.layout(task)
 
 
 @pytest.mark.parametrize(
