@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import has_categories
 from glassfleet.fuzzy.ramps import ramp_condition
@@ -24,21 +23,20 @@ from glassfleet.schemes.tree.params import (
     CLASS_STEPS,
     CLASS_WAYS,
     KAPPA,
-    MAX_CLASSES,
-    MAX_INPUTS,
     MAX_REGRESSORS,
     MAX_ROWS,
     MAX_RULES,
     MAX_STEPS,
+    NAME,
     WAYS,
     Parameters,
+    check_domain,
 )
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
-from glassfleet.untrusted import Remembered, check_array, check_classes, check_inputs, check_numeric, increasing
+from glassfleet.untrusted import Remembered, check_array, increasing
 from schemas.codec import Value
 
-NAME = "tree"
 Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -48,17 +46,6 @@ MAX_CANDIDATES = 4096
 
 MAX_COEFFICIENT = 1e6
 """Larger ones are refused: scores must stay finite."""
-
-
-def check_domain(domain: Domain) -> None:
-    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
-    if domain.target is not None:
-        check_numeric(domain, NAME, MAX_INPUTS)
-        return
-    check_classes(domain, NAME, MAX_CLASSES)
-    if len(domain.classes) < 2:
-        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
-    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 @dataclass(frozen=True)
