@@ -218,7 +218,10 @@ def classes(view: View) -> Rows:
             )
         if question.targets == 1:
             each = np.stack([whole - each[:, 0], each[:, 0]], axis=1)
-        for number, lines in enumerate(each.swapaxes(0, 1)):
+        for number, own in enumerate(each.swapaxes(0, 1)):
+            # Two leaves may differ by one row, if they share all others to the same degree.
+            left = [own - share / (1.0 - share) * other for other in own for share in np.arange(STEP, 1.0, STEP)]
+            lines = np.concatenate([own, *left])
             weight = lines[:, :1]
             inputs = lines[:, 1:] / np.where(weight > 0.0, weight, 1.0)
             is_row = (weight[:, 0] > STEP * _LIGHTEST) & (weight[:, 0] < 1.0 + NEAR)

@@ -137,7 +137,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         parts as there are targets, and one. Of a category products are not summed.
         """
         if self.is_of_categories:
-            return least_others(self.parameters.support)
+            return max(least_others(self.parameters.support), 2 + self.targets)
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
         return max(self.parameters.support, self.columns + self.targets, (1 + self.targets) * sums)
