@@ -207,15 +207,10 @@ def classes(view: View) -> Rows:
             whole, each = grams[:, 0, :k], grams[:, k:, :k]
         else:
             grams, targets = _products(question, sums)
-            own = np.array([i == j for i, j in question.tree.overlaps])
-            each = targets[own, :, :-1]
-            leaves = [leaf for (leaf, _), is_own in zip(question.tree.overlaps, own, strict=True) if is_own]
-            whole = np.stack(
-                [
-                    sum(gram[0] for pair, gram in zip(question.tree.overlaps, grams, strict=True) if leaf in pair)
-                    for leaf in leaves
-                ]
-            )
+            pairs = np.array(question.tree.overlaps)
+            is_own = pairs[:, 0] == pairs[:, 1]
+            each = targets[is_own, :, :-1]
+            whole = np.stack([grams[(pairs == leaf).any(axis=1), 0].sum(axis=0) for leaf in pairs[is_own, 0]])
         if question.targets == 1:
             each = np.stack([whole - each[:, 0], each[:, 0]], axis=1)
         for number, own in enumerate(each.swapaxes(0, 1)):
