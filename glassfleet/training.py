@@ -24,9 +24,8 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_first, is_held_out, row_hashes
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
-from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
+from glassfleet.fuzzy.levels import Levels, check_levels, first_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.edges import cells_of
 from glassfleet.numerics.statistics import blocks
@@ -206,11 +205,6 @@ class TrainingQuestion(SchemeQuestion, ABC):
     """Cells of the histogram of an input."""
 
     @staticmethod
-    def first_levels(domain: Domain) -> Levels:
-        """Return the levels where no feature is text, as tasks have them: a learner may have a line for each input."""
-        return of_levels.first_levels(domain)
-
-    @staticmethod
     @abstractmethod
     def check_domain(domain: Domain) -> None:
         """Raise ValueError, with the reason, unless the learner can learn the domain's target."""
@@ -278,14 +272,13 @@ class TrainingQuestion(SchemeQuestion, ABC):
         kind, parameters, domain = read_task_head(task, cls.name, cls.kinds, cls.ParametersType, cls.max_rows)
         with task_errors():
             cls.check_domain(domain)
-            if kind == "levels":
-                if not has_categories(domain):
-                    raise TaskError("levels are asked for, and no input is text")
-                return cls(kind, parameters, domain)
             known = cls(kind, parameters, domain)
+            if kind == "levels":
+                if not has_categories(domain) or known.support:
+                    raise TaskError("levels are asked for, and no input is text, or in a run with support")
+                return known
             later = kind in AHEAD_OF_LEVELS and known.support > 0 and has_categories(domain)
-            is_told = needs_levels(domain) or bool(cls.first_levels(domain))
-            if "levels" in task.body or (is_told and not later):
+            if "levels" in task.body or (needs_levels(domain) and not later):
                 known = replace(known, levels=check_levels(task.body["levels"], domain))
             if kind == COLUMNS and not known.support:
                 raise TaskError("a question of runs with support")
@@ -367,7 +360,7 @@ class TrainingServer(Generic[Q]):
         """
         with usage_errors():
             self.Question.check_domain(domain)
-        levels = () if has_categories(domain) else self.Question.first_levels(domain)
+        levels = () if has_categories(domain) else first_levels(domain)
         first = self.Question("scan", parameters, domain, levels=levels)
         if first.support or has_categories(domain):
             first = replace(first, kind=COLUMNS if first.support else "levels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import central, federated
-from glassfleet.scheme import Next
+from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tree.bins import between_levels, find_edges, ramps
 from schemas.errors import DocumentError
 
@@ -189,3 +190,44 @@ def test_each_two_neighbouring_levels_have_one_ramp_between_them_of_bmt(bins: in
     assert [[sum(level <= low for level in known), sum(level >= high for level in known)] for low, high in between] == [
         [below, len(known) - below] for below in range(1, len(known))
     ]
+
+
+# --- private runs with support ----------------------------------------------------------------------------------------
+
+
+def supported(rows: int = 400, rare: int = 2) -> tuple[Any, Dataset, list[tuple[Task, Contribution]]]:
+    """Learn with support from houses of which few are in Zug; return what was learned, from what, and all answers."""
+    rng = np.random.default_rng(2)
+    city = np.concatenate([rng.integers(0, 5, rows), np.full(rare, 5)]).astype(np.float64)
+    X = np.column_stack([rng.uniform(30, 200, len(city)), city])
+    y = 50.0 + X[:, 0] * np.array(PRICE_OF)[city.astype(int)] + rng.normal(0.0, 5.0, len(city))
+    data, heard = Dataset(("area", "city"), "price", X, y), list[tuple[Task, Contribution]]()
+    scheme: Any = catalogue.load("tree")
+    parameters = scheme.Parameters(support=3, min_rows=1)
+    outcome = federated(scheme, parameters, HOUSES, {"v": data}, listen=lambda task, given: heard.append((task, given)))
+    return outcome, data, heard
+
+
+def test_category_of_few_rows_is_taken_for_an_unknown_one_with_support_and_others_have_levels() -> None:
+    outcome, data, heard = supported()
+    unknown, *levels = outcome.model.levels[1]
+    assert levels[5] == unknown
+    assert np.argsort(levels[:5]).tolist()[-1] == 0  # Bern is the dearest
+    assert levels[1] == pytest.approx(levels[4], abs=0.05)
+    assert float(np.std(outcome.model.predict(data.X[:400]) - data.y[:400])) < 0.5 * float(np.std(data.y[:400]))
+    ((_, told),) = [each for each in heard if each[0].kind == "categories"]
+    assert (told.sums["scores"][:, 0] > 0).tolist() == [True] * 5 + [False]
+    assert "city" in outcome.summary["without_slopes"]
+
+
+@pytest.mark.parametrize("changed", [{"told": np.ones(5, dtype=np.bool_)}, {"levels": [[], [0.0] * 7]}])
+def test_questions_about_categories_that_are_none_are_refused(changed: dict[str, Any]) -> None:
+    _, data, heard = supported(100)
+    scheme: Any = catalogue.load("tree")
+    ((task, told),) = [each for each in heard if each[0].kind == "categories"]
+    with pytest.raises(TaskError):
+        scheme.client.contribute(replace(task, body={**task.body, **changed}), data, None)
+    untold = told.sums["scores"].copy()
+    untold[5] = 1
+    with pytest.raises(ContributionError, match="was not asked about"):
+        scheme.server.check(task, replace(told, sums={"scores": untold}))
