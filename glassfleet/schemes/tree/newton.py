@@ -235,6 +235,7 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
     if not question.of_all or (moved >= STILL and steps < STEPS):
         return ask(question, memory)
     weight, known = sums["weight"].astype(np.float64) / UNIT, sums["observed"][:, :, 0].astype(np.float64) / UNIT
+    assert question.coefficients is not None
     model, class_shares = score_model(question, question.coefficients, weight, known, float(rows))
     held, kept = int(memory["held_out"]), {name: memory[name] for name in ("sums_digest", "reference")}
     summary: dict[str, Value] = {**kept, "sizes": memory["grown"], "rows": rows, "held_out": held}

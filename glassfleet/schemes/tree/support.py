@@ -181,7 +181,7 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
     The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
     """
     if question.is_of_categories:
-        return np.minimum(by_category(question, rows, rows.different[:, None]), question.least_rows)
+        return np.minimum(by_category(question, rows, rows.different[:, None].astype(np.float64)), question.least_rows)
     layers = _layers(question, rows) & rows.different[: rows.training]
     if question.is_of_pairs:
         is_in = shares(question, rows) > 0.0
