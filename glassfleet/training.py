@@ -24,12 +24,12 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_first, is_held_out, row_hashes
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
-from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
+from glassfleet.fuzzy.levels import Levels, check_levels, first_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.numerics.edges import cells_of
 from glassfleet.numerics.statistics import blocks
-from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
+from glassfleet.private.columns import check_classes, check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
@@ -54,6 +54,9 @@ Memory = dict[str, Any]
 
 BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
+
+AHEAD_OF_LEVELS = frozenset({COLUMNS, "scan", SUPPORT, "categories"})
+"""Kinds of questions that a run with `support` may ask before categories have levels."""
 
 
 MOST_TIMES = 64
@@ -120,6 +123,11 @@ class TrainingRows:
         """The inputs in [0, 1], shape (F, n)."""
         return np.minimum(scaled_inputs(self.domain, self.levels, self.X[self.order]), 1.0)  # excess may be more
 
+    @property
+    def target(self) -> NDArray[np.float64]:
+        """The target in [0, 1], shape (n,): of classes their numbers, at equal steps."""
+        return self.y if self.domain.target else class_values(self.domain)[self.y]
+
     @cached_property
     def blocks(self) -> list[Self]:
         """The same rows in parts, at least one, for sums that add up."""
@@ -144,6 +152,11 @@ class TrainingRows:
     def different(self) -> NDArray[np.bool_]:
         """Which rows are no repetition of another one, shape (n,)."""
         return is_first(self.hashes)
+
+
+def class_values(domain: Domain) -> NDArray[np.float64]:
+    """Return a value of the target in [0, 1] for each class, shape (C,)."""
+    return np.arange(len(domain.classes)) / max(1, len(domain.classes) - 1)
 
 
 def training_rows(data: Dataset, domain: Domain, min_rows: int, holdout: float, levels: Levels = ()) -> TrainingRows:
@@ -223,13 +236,8 @@ class TrainingQuestion(SchemeQuestion, ABC):
     """Cells of the histogram of an input."""
 
     @staticmethod
-    def first_levels(domain: Domain) -> Levels:
-        """Return the levels where no feature is text, as tasks have them: a learner may have a line for each input."""
-        return of_levels.first_levels(domain)
-
-    @classmethod
     @abstractmethod
-    def check_domain(cls, parameters: Any, domain: Domain) -> None:
+    def check_domain(domain: Domain) -> None:
         """Raise ValueError, with the reason, unless the learner can learn the domain's target."""
 
     @abstractmethod
@@ -294,14 +302,15 @@ class TrainingQuestion(SchemeQuestion, ABC):
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
         kind, parameters, domain = read_task_head(task, cls.name, cls.kinds, cls.ParametersType, cls.max_rows)
         with task_errors():
-            cls.check_domain(parameters, domain)
+            cls.check_domain(domain)
+            known = cls(kind, parameters, domain)
             if kind == "levels":
-                if not has_categories(domain):
-                    raise TaskError("levels are asked for, and no input is text")
-                return cls(kind, parameters, domain)
-            is_told = "levels" in task.body or needs_levels(domain) or bool(cls.first_levels(domain))
-            levels = check_levels(task.body["levels"], domain) if is_told else ()
-            known = cls(kind, parameters, domain, levels=levels)
+                if not has_categories(domain) or known.support:
+                    raise TaskError("levels are asked for, and no input is text, or in a run with support")
+                return known
+            later = kind in AHEAD_OF_LEVELS and known.support > 0 and has_categories(domain)
+            if "levels" in task.body or (needs_levels(domain) and not later):
+                known = replace(known, levels=check_levels(task.body["levels"], domain))
             if kind == COLUMNS and not known.support:
                 raise TaskError("a question of runs with support")
             if kind == "scan" and known.support:
@@ -349,7 +358,7 @@ class TrainingClient(Generic[Q]):
             return Contribution("levels", count, category_sums(domain, rows.X[rows.order[every]], rows.y[every]))
         if question.kind == COLUMNS:
             own = np.flatnonzero(rows.different[: rows.training])
-            counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)
+            counts = count_values(rows.inputs[:, own], rows.target[own], question.cells)
             return Contribution(COLUMNS, rows.count, {"rows": counts})
         return Contribution(question.kind, sum(rows.weighed), self.answers[question.kind](question, rows))
 
@@ -382,15 +391,15 @@ class TrainingServer(Generic[Q]):
     def start(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for the sums of categories; where there are none, for histograms and the root's sums.
 
-        With `support` first on how many rows it rests that an input has different values.
+        With `support` first on how many rows it rests that an input has different values; of categories later.
         """
         with usage_errors():
-            self.Question.check_domain(parameters, domain)
-        if has_categories(domain):
-            first = self.Question("levels", parameters, domain)
-        else:
-            first = self.Question("scan", parameters, domain, levels=self.Question.first_levels(domain))
-        return ask(replace(first, kind=COLUMNS) if first.support else first, {"sums_digest": ""})
+            self.Question.check_domain(domain)
+        levels = () if has_categories(domain) else first_levels(domain)
+        first = self.Question("scan", parameters, domain, levels=levels)
+        if first.support or has_categories(domain):
+            first = replace(first, kind=COLUMNS if first.support else "levels")
+        return ask(first, {"sums_digest": ""})
 
     def max_rows(self, parameters: Any) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -434,7 +443,15 @@ class TrainingServer(Generic[Q]):
 
     def _decided(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
         """Ask for the products of the inputs that may be columns."""
-        decision = decide_columns(contributions, question.to_task(), question.support)
+        domain, task, support = question.domain, question.to_task(), question.support
+        texts = [place for place, variable in enumerate(domain.inputs) if variable.categories]
+        # What empty cells are taken for.
+        filled = domain.scale_inputs(domain.completed(np.full((1, len(domain.features)), np.nan)))[0]
+        known = tuple((place, int(cells_of(filled[place], question.cells))) for place in domain.gaps)
+        if domain.classes:
+            cells = cells_of(class_values(domain), question.cells)
+            check_classes(contributions, task, support, dict(zip(domain.classes, cells.tolist(), strict=True)))
+        decision = decide_columns(contributions, task, support, texts, known)
         memory |= {"withheld": [noted(decision)], "values": decision}
         return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 

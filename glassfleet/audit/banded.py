@@ -7,11 +7,13 @@
   the row's target; of a leaf alone it is not told.
 - columns: as in `sums`, one row that has another value of a column than all others, 0 or 1. Of a leaf its degree and
   its draw must agree with its inputs; sums with target or residual then tell the target.
+- classes: the only row of a class in a leaf of the joint fit, or of all rows: sums of [1, x] over the class are it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,9 +141,13 @@ def columns(view: View) -> Rows:
     for task, sums in view:
         if task.kind == "scan":
             question = read_task(task)
-            grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, len(question.scanned) + 2)
+            k, targets = 1 + len(question.scanned), question.targets
+            grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, k + targets)[:, : k + 1, : k + 1]
             every = from_grams(question.scanned, question.n_inputs, grams, np.ones(len(grams), dtype=np.bool_))
-            rows += [off_value(every, value) for value in COMMON]
+            found = [off_value(every, value) for value in COMMON]
+            for each in found if targets > 1 else ():
+                each[:, -1] = np.nan  # an indicator of the first class
+            rows += found
         if task.kind in ("bands", "joint"):
             question = read_task(task)
             rows += [_off_value(question, *one, value) for one in _leaves(question, sums) for value in COMMON]
@@ -182,3 +188,40 @@ def _off_value(question: Question, leaf: int, gram: Array, right: Array, squares
     target = (other * (degree / np.where(is_row & (base != 0.0), base, np.nan))[:, None])[is_row]
     rows = inputs[is_row]
     return rows_of(question, rows, target + (forecast(question, rows) if question.kind == "bands" else 0.0))
+
+
+# --- classes --------------------------------------------------------------------------------------------------------
+
+
+def classes(view: View) -> Rows:
+    """Return the row that may be the only one of its class among all rows, or in a leaf of the joint fit."""
+    rows = []
+    for task, sums in view:
+        question = read_task(task) if task.kind in ("scan", "joint") else None
+        if question is None or not question.domain.classes:
+            continue
+        if question.kind == "scan":
+            k = 1 + len(question.scanned)
+            question = replace(question, regressors=question.scanned)
+            grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, k + question.targets)
+            whole, each = grams[:, 0, :k], grams[:, k:, :k]
+        else:
+            grams, targets = _products(question, sums)
+            pairs = np.array(question.tree.overlaps)
+            is_own = pairs[:, 0] == pairs[:, 1]
+            each = targets[is_own, :, :-1]
+            whole = np.stack([grams[(pairs == leaf).any(axis=1), 0].sum(axis=0) for leaf in pairs[is_own, 0]])
+        if question.targets == 1:
+            each = np.stack([whole - each[:, 0], each[:, 0]], axis=1)
+        for number, own in enumerate(each.swapaxes(0, 1)):
+            # Two leaves may differ by one row, if they share all others to the same degree.
+            left = [own - share / (1.0 - share) * other for other in own for share in np.arange(STEP, 1.0, STEP)]
+            lines = np.concatenate([own, *left])
+            weight = lines[:, :1]
+            inputs = lines[:, 1:] / np.where(weight > 0.0, weight, 1.0)
+            is_row = (weight[:, 0] > STEP * _LIGHTEST) & (weight[:, 0] < 1.0 + NEAR)
+            is_row &= ((inputs > -NEAR) & (inputs < 1.0 + NEAR)).all(axis=1)
+            indicators = np.tile(np.arange(len(question.domain.classes)) == number, (is_row.sum(), 1))
+            target = indicators.astype(np.float64)[:, -question.targets :]
+            rows.append(rows_of(question, inputs[is_row], target))
+    return stacked(rows)

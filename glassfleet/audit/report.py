@@ -65,6 +65,7 @@ ATTACKS = (
     Attack("remainders", ("tree",), banded.remainders, crosses=True, kind="bands"),
     Attack("columns", PRODUCTS, columns),
     Attack("columns", ("tree",), banded.columns),
+    Attack("classes", ("tree",), banded.classes, kind="joint"),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", ("frt", "tsk"), leaf_means),
     Attack("trees", ("tree",), tree.leaf_means),

@@ -168,7 +168,7 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
     scan: Sums = {}
     ways: dict[int, dict[str, Any]] = {}
     for task, sums in view:
-        if task.kind in COUNTS | {"bands"}:
+        if task.kind in COUNTS | {"categories", "bands"}:
             continue
         question = read_task(task)
         if question.kind == "joint":

@@ -101,7 +101,7 @@ class Discovery:
 
         What a vehicle alone must not decide is known from sums over vehicles; but nobody can weigh down one vehicle's
         counts, or name a vehicle that is far out. All columns are numbers: vehicles would tell texts of their own, and
-        one that has text there, or empty cells, does not answer.
+        one that has text there does not answer.
 
         Raises
         ------
@@ -110,9 +110,7 @@ class Discovery:
         """
         if parameters.labels and not parameters.classes:
             raise UsageError(DECLARE_TEXTS)
-        return parameters.model_copy(
-            update={"min_count": 0, "categories": False, "missing": False, "either": False, "summed": True}
-        )
+        return parameters.model_copy(update={"min_count": 0, "categories": False, "either": False, "summed": True})
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`; raises TaskError where it asks for texts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,10 @@ class DiscoveryClient:
             first round). In a private run also ``vehicles`` (int64, 1 for each stretch of each grid that this vehicle
             reaches, in the order of the counts), so that sums over vehicles say how many there are. In its first round
             also ``row_counts`` (int64, shape (238,): 1 in the bin of this vehicle's number of rows). ``gaps`` (int64, 1
-            for each column in which a cell is empty, in a run that takes such; only where there is one): rows with an
-            empty cell are in no count of its column. ``nullified`` is the number of small counts that were not sent as
-            they are. Values ``labels`` and ``label_rows`` when the task asks for labels, ``categories`` when it asks
-            for those.
+            for each column in which a cell is empty, in a run that takes such; only where there is one, or in a private
+            run): rows with an empty cell are in no count of its column. ``nullified`` is the number of small counts
+            that were not sent as they are. Values ``labels`` and ``label_rows`` when the task asks for labels,
+            ``categories`` when it asks for those.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class DiscoveryClient:
         gaps = np.zeros(len(grids), dtype=np.int64)
         for row, (name, grid) in enumerate(grids.items()):
             edges = grid.edges()
-            values = _values(data, name, target, text=asks_categories, missing=task.body.get("missing") is True)
+            values = _values(data, name, target, text=asks_categories, missing=bool(question.missing))
             gaps[row] = len(values) < data.rows
             bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, grid.size - 1)
             count = np.bincount(bins, minlength=grid.size).astype(np.int64)
@@ -81,7 +81,7 @@ class DiscoveryClient:
             texts["categories"], withheld = tell_categories(data, list(grids), min_count)
             nullified += withheld
         sums = {"counts": np.concatenate(counts), "outside": outside}
-        if gaps.any():
+        if gaps.any() or question.missing == "summed":
             sums["gaps"] = gaps
         if task.body.get("guarded") is True:
             sums["vehicles"] = reached(question.stretches, sums["counts"])
@@ -105,6 +105,8 @@ def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:
         shapes["vehicles"] = question.stretches.shape
         if question.is_first:
             shapes["row_counts"] = (ROW_EDGES.size - 1,)
+    if question.missing:
+        shapes["gaps"] = (len(question.grids),)
     return shapes
 
 
@@ -145,6 +147,8 @@ class Question:
         The coarse round, in which rows outside the grids are told.
     stretches : ndarray of intp
         Where the stretches of all grids begin in the counts.
+    missing : bool or "summed"
+        Whether cells may be empty; "summed": each vehicle says in which columns they are, if in none.
     """
 
     grids: dict[str, Grid]
@@ -152,6 +156,7 @@ class Question:
     min_count: int
     is_first: bool
     stretches: NDArray[np.intp]
+    missing: Literal[True, False, "summed"]
 
     @classmethod
     def from_task(cls, task: Task) -> Question:
@@ -164,10 +169,13 @@ class Question:
         number = task.body.get("round", 1)
         if not isinstance(target, str) or type(min_count) is not int or type(number) is not int:
             raise TaskError("the task lacks its target, min_count or round")
+        missing = task.body.get("missing", False)
+        if missing is not False and missing is not True and missing != "summed":
+            raise TaskError("the task does not say whether cells may be empty")
         grids = {name: Grid.from_value(columns[name]) for name in sorted(columns)}
         if sum(grid.size for grid in grids.values()) > MAX_COUNTS:
             raise TaskError(f"the task asks for more than {MAX_COUNTS} counts")
-        return cls(grids, target, min_count, number == 1, stretches_of(grids))
+        return cls(grids, target, min_count, number == 1, stretches_of(grids), missing)
 
 
 read_task = Remembered(Question.from_task)
@@ -180,8 +188,7 @@ def _values(data: Dataset, name: str, target: str, *, text: bool, missing: bool)
     empty = np.isnan(column)
     if empty.any() and not missing:
         raise TaskError(
-            f"column {name!r} has empty cells here, and this run takes none: fill them, or use a scheme that takes "
-            "them, in a run that is not private"
+            f"column {name!r} has empty cells here, and this run takes none: fill them, or use a scheme that takes them"
         )
     return column[~empty]
 

@@ -50,7 +50,7 @@ class DiscoveryServer:
             check_labels(values, contribution.rows, min_count)
         more = set(contribution.sums) - {"counts", "outside"}
         known = {"vehicles", "row_counts"} if task.body.get("guarded") is True else set()
-        known |= {"gaps"} if task.body.get("missing") is True else set()
+        known |= {"gaps"} if question.missing else set()
         if len(contribution.sums) - len(more) != 2 or not more <= known or (values and not labels):
             raise ContributionError("a histogram has the sums counts and outside, and nothing else")
         if contribution.nullified > 0 and min_count <= 1:
@@ -77,8 +77,8 @@ class DiscoveryServer:
         gaps = contribution.sums.get("gaps")
         if gaps is None:
             gaps = np.zeros(len(names), dtype=np.int64)
-        elif gaps.shape != (len(names),) or not np.isin(gaps, (0, 1)).all():
-            raise ContributionError("gaps are a 0 or 1 for each column")
+        elif gaps.shape != (len(names),):
+            raise ContributionError(f"gaps have shape {gaps.shape}, expected ({len(names)},)")
         for name, total, tail, has_gaps in zip(names, totals, tails, gaps, strict=True):
             # Rows with an empty cell are not counted.
             if total != expected and not (has_gaps and 0 <= total < contribution.rows):
@@ -215,7 +215,7 @@ def _ends(parameters: DiscoveryParameters, grids: Mapping[str, Grid], sums: _Sum
 def _check_ones(contribution: Contribution) -> None:
     """Raise ContributionError unless what each vehicle counts itself in, as one, can be the sum over that many."""
     vehicles = int(contribution.rows > 0) if contribution.vehicles is None else contribution.vehicles
-    ones = [contribution.sums[name] for name in ("vehicles", "row_counts") if name in contribution.sums]
+    ones = [contribution.sums[name] for name in ("vehicles", "row_counts", "gaps") if name in contribution.sums]
     if any(((part < 0) | (part > vehicles)).any() for part in ones):
         raise ContributionError(f"ones of {vehicles} vehicles cannot add up to that")
     if "row_counts" in contribution.sums and int(contribution.sums["row_counts"].sum()) != vehicles:
@@ -270,7 +270,7 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
     if parameters.categories and number == 1:
         body["categories"] = True
     if parameters.missing:
-        body["missing"] = True
+        body["missing"] = "summed" if parameters.summed else True
     if parameters.memory is not None:
         body["memory"] = parameters.memory.to_document()
     if parameters.guarded and parameters.summed:

@@ -8,7 +8,7 @@ are counted that have another value than a *common* one, which many rows of some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from glassfleet.numerics.edges import cells_of, histogram
 from glassfleet.private.support import atoms, decided
 from glassfleet.scheme import Contribution, Task
 from glassfleet.untrusted import at_most, increasing
+from schemas.errors import RunFailedError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -122,7 +123,9 @@ def check_values(counts: Ints, rows: int) -> None:
         raise ContributionError("the values of an input are not counted once for each row")
 
 
-def decide_columns(contributions: Sequence[Contribution], task: Task, support: int) -> Bools:
+def decide_columns(
+    contributions: Sequence[Contribution], task: Task, support: int, texts: Sequence[int] = (), known: Common = ()
+) -> Bools:
     """Return which columns may have products, and which of their cells are common, shape (F + 1, 1 + cells).
 
     Common is a cell that many rows of an atom are in; and the first and the last one of the target, its limits.
@@ -136,6 +139,10 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
         The groups' answers to `task`, from :func:`count_values`.
     task : Task
     support : int
+    texts : sequence of int
+        Inputs that are no numbers: rows may be alone in a category, and products have none of them.
+    known : tuple of (int, int)
+        Cells with a value that everybody knows, which are common, too.
     """
 
     def from_rows(parts: list[Ints]) -> Bools:
@@ -146,8 +153,11 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
         most = np.maximum(LEAST_COMMON * rows, inputs)
         is_common = np.logical_or.reduce(each > most[:, None, None])
         is_common[-1, [0, -1]] = True
+        for column, cell in known:
+            is_common[column, cell] = True
         may = np.logical_and.reduce((rows[:, None] - fullest >= least_others(support)) | (rows == 0)[:, None])
         may &= may[-1]
+        may[list(texts)] = False
         may[:-1] &= (of_all.max(axis=1) <= MOST_EQUAL * of_all.sum(axis=1))[:-1]
         least_alike = [place for place in np.argsort(of_all[:-1].max(axis=1), kind="stable") if may[place]]
         room = max(0, int(rows[rows > 0].min(initial=len(may) + 1)) - 2)
@@ -170,6 +180,26 @@ def exposed_columns(contributions: Sequence[Contribution], task: Task, support: 
     others = each.sum(axis=2) - each.max(axis=2)
     few = np.logical_or.reduce((others > 0) & (others < least_others(support)), axis=0)
     return [int(column) for column in np.flatnonzero(few)]
+
+
+def check_classes(contributions: Sequence[Contribution], task: Task, support: int, cells: Mapping[str, int]) -> None:
+    """Raise RunFailedError where sums over all rows would give the rows of a class away: few are of it.
+
+    Parameters
+    ----------
+    contributions, task, support
+        As for :func:`decide_columns`.
+    cells : mapping of str to int
+        By class that of the target's histogram.
+    """
+    lines, least = range(len(contributions[0].sums["rows"])), least_others(support)
+    each = [part[-1] for given in contributions for part in atoms(given, lambda _: lines, task)]
+    scarce = [name for name, cell in cells.items() if any(0 < rows[cell] < least for rows in each)]
+    if scarce:
+        raise RunFailedError(
+            f"in a group, or of who left one, fewer than {least} rows are of class {', '.join(map(repr, scarce))}, and "
+            "sums would tell them: bring more vehicles or rows, or leave the class out of the run's domain"
+        )
 
 
 def columns_of(decision: Bools) -> tuple[int, ...]:

@@ -147,14 +147,6 @@ def joined(
     return kept
 
 
-def no_texts(scheme: str) -> str:
-    """Return why a private run of `scheme` refuses what is not a number."""
-    return (
-        f"a private run of {scheme} takes numbers alone, as a category may have few rows: leave columns of text out, "
-        "and fill empty cells"
-    )
-
-
 def holds(parts: Sequence[Ints], least: int | Ints) -> Bools:
     """Return where every one of `parts`, equal in shape, is 0 or at least `least` (a number, or one by last place)."""
     enough = np.ones(parts[0].shape, dtype=bool)

@@ -15,11 +15,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import decide_columns
-from glassfleet.private.draws import DRAWS
-from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 from schemas.errors import RunFailedError
-from tests.support.privacy.opened_sums import attacked, opened
+from tests.support.privacy.opened_sums import alone_in_a_band, attacked, opened
 from tests.support.privacy.transcripts import Fleet, fleet_of
 from tests.support.sample_models import unit_domain
 
@@ -164,20 +162,6 @@ def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
     monkeypatch.setattr("glassfleet.training.decide_columns", may_be_columns)
     assert attacked("tree", alarmed(), 3, {}, domain=ALARM).read > 0
     assert attacked("tree", alarmed(constant=leavers("tree")), 3, {"v04": 2}, domain=ALARM).read > 0
-
-
-def alone_in_a_band(some: list[Opened]) -> list[NDArray[np.float64]]:
-    """Return what the last two columns may be of rows that alone are not 0 in a band of `tree`, for each draw.
-
-    Residuals times a column, by the column, are the residual of that row, for either column.
-    """
-    result = []
-    for each in some:
-        if each.task.kind == "bands":
-            for means, scores in zip(each.sums["means"][:, -2:], each.sums["scores"][:, -2:], strict=True):
-                if means.all() and abs(np.subtract(*(scores / means))) < TOLERANCE:
-                    result += [means / 2.0**SCORE_BITS / draw for draw in DRAWS]
-    return result
 
 
 def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked_about(

@@ -7,9 +7,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
-from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.support import no_texts
 from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.tree.checks import most_bytes, shapes_of
 from glassfleet.schemes.tree.client import CLIENT
@@ -43,10 +40,7 @@ class TreeScheme(SumScheme):
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
-        question = read_task(task)
-        if needs_levels(question.domain):
-            raise TaskError(no_texts(self.name))
-        return shapes_of(question)
+        return shapes_of(read_task(task))
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""

@@ -15,15 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
+from glassfleet.fuzzy.levels import PRIOR, by_input, levels_by, plain_levels
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Next
+from glassfleet.schemes.tree.bins import level_edges
 from glassfleet.schemes.tree.gains import SCORE_SCALE, Best, BinSums, best_of_bands
 from glassfleet.schemes.tree.joint import SCALE, root_of
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
-from glassfleet.schemes.tree.support import decide_bands, decide_pairs, edges_of, slices_of
+from glassfleet.schemes.tree.support import decide_bands, decide_categories, decide_pairs, limits_of, slices_of
 from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
@@ -50,6 +52,21 @@ def begin(question: Question, memory: Memory) -> Next:
     return _ask_counts(question, memory, Tree(), (0,), np.ones(shape, dtype=np.bool_))
 
 
+def levelled(question: Question, memory: Memory, sums: Sums) -> Next:
+    """Give each category a level by its rows' residuals, and begin; one that is not told adds nothing."""
+    weight, residual = np.split(sums["scores"] / (SCORE_SCALE * DRAWN), [1], axis=1)
+    counts, apart = np.rint(weight[:, 0]).astype(np.int64), residual / (weight + PRIOR)
+    domain, of_plain = question.domain, plain_levels(question.domain)
+    lines = zip(by_input(domain, counts), by_input(domain, apart), of_plain, strict=True)
+    levels = tuple(levels_by(own, adds) if len(own) else plain for (_, own), (_, adds), plain in lines)
+    edges = [
+        level_edges(line, question.parameters.bins) if line else own
+        for line, own in zip(levels, memory["edges"], strict=True)
+    ]
+    common = tuple((column, cell) for column, cell in memory.pop("common"))
+    return begin(replace(question, levels=levels, common=common), memory | {"edges": np.array(edges)})
+
+
 def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence[int], counted: Bools) -> Next:
     asked = replace(
         question,
@@ -65,6 +82,10 @@ def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence
 
 def supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Take in on how many rows something rests, and ask for what rests on enough."""
+    if question.is_of_categories:
+        told = decide_categories(question, contributions)
+        memory |= {"withheld": [*memory["withheld"], noted(told)]}
+        return ask(replace(question, kind="categories", told=told, coefficients=memory["coefficients"]), memory)
     if question.is_of_pairs:
         return _closed(question, memory, contributions)
     enough, kept = decide_bands(question, contributions)
@@ -127,7 +148,9 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
             span = spans[line, place]
             products = _products(own[line], means[span], question.regressors, feature)
             bins = BinSums(products, scores[None, span], means[None, span], root, question.kappa)
-            best = best_of_bands(bins, feature, edges_of(question, line, place), path, least=least)
+            levels = question.levels[feature] if question.levels else ()
+            limits = limits_of(question.kept[line, place])
+            best = best_of_bands(bins, feature, memory["edges"][feature], limits, levels, path, least=least)
             if best is not None:
                 found[feature] = best
         ranking = sorted(found, key=lambda feature: (-found[feature].gain, feature))

@@ -46,13 +46,14 @@ def find_edges(counts: Ints, bins: int, levels: Levels) -> Array:
     lines = levels or ((),) * len(counts)
     return np.array(
         [
-            _level_edges(line, bins) if line else [0.0, *mixed_quantiles(own, bins), 1.0]
+            level_edges(line, bins) if line else [0.0, *mixed_quantiles(own, bins), 1.0]
             for own, line in zip(counts, lines, strict=True)
         ]
     )
 
 
-def _level_edges(line: Sequence[float], bins: int) -> list[float]:
+def level_edges(line: Sequence[float], bins: int) -> list[float]:
+    """Return the edges of the bins of an input of text, see :func:`find_edges`."""
     steps = [a + j / GROUP * (b - a) for a, b in pairwise(level_knots(line)) for j in range(GROUP)]
     rest = bins - len(steps) + 1
     return [*steps, *(steps[-1] + j / rest * (1.0 - steps[-1]) for j in range(1, rest)), 1.0]

@@ -26,7 +26,7 @@ from glassfleet.schemes.tree.params import (
     UNIT,
     Parameters,
 )
-from glassfleet.schemes.tree.support import bands_of
+from glassfleet.schemes.tree.support import bands_of, places
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
@@ -49,14 +49,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
             _check_targets(question, sums["target"], rows)
         if question.leaves:
             _check_bins(sums["scores"], sums["slopes"], sums["means"], rows)
-    elif question.kind == SUPPORT:
-        check_told(contribution, question.most_told)
-    elif question.kind == "bands":
-        check_products(sums["own"], question.columns, rows, GRID_BITS)
-        _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
-    elif question.kind == "joint":
-        check_products(sums["gram"], question.columns, rows, GRID_BITS)
-        _check_targets(question, sums["target"], rows)
+    elif question.parameters.support:
+        _check_supported(question, contribution)
     elif question.kind == "newton":
         _check_newton(question, sums, rows)
     else:
@@ -66,6 +60,25 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _between(sums["scores"], -most, most, "a ramp's sum of residuals exceeds what residuals can be")
 
 
+def _check_supported(question: Question, contribution: Contribution) -> None:
+    """Check what is asked in runs with `support` alone."""
+    sums, rows = contribution.sums, contribution.rows
+    if question.kind == SUPPORT:
+        check_told(contribution, question.most_told)
+    elif question.kind == "categories":
+        weight = sums["scores"][:, :1]
+        _between(weight, 0, rows << SCORE_BITS, "a category holds more rows than there are")
+        _check_residuals(sums["scores"][:, 1:], weight, rows)
+        if sums["scores"][~question.told].any():
+            raise ContributionError("a category is told of that was not asked about")
+    elif question.kind == "bands":
+        check_products(sums["own"], question.columns, rows, GRID_BITS)
+        _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
+    else:
+        check_products(sums["gram"], question.columns, rows, GRID_BITS)
+        _check_targets(question, sums["target"], rows)
+
+
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     if question.kind in BEFORE_SCAN:
@@ -73,15 +86,9 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
-    if question.kind == SUPPORT:
-        lines = len(question.tree.overlaps) if question.is_of_pairs else bands_of(question.counted)
-        return {"rows": (lines, len(question.least_of))}
     targets, scored = question.targets * (k + 1), 1 + question.targets * k
-    if question.kind == "bands":
-        bands = bands_of(question.kept)
-        return {"own": (len(question.leaves), question.width), "scores": (bands, scored), "means": (bands, k)}
-    if question.kind == "joint":
-        return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), targets)}
+    if question.parameters.support:
+        return _supported_shapes(question)
     if question.kind == "ramps":
         return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), scored)}
     if question.kind == "newton":
@@ -131,6 +138,20 @@ def most_bytes(parameters: Parameters, inputs: int, classes: int) -> int:
     scores = targets * (targets + 1) // 2 * width + 2 * targets * k + 1
     newton = 3 * leaves * scores if classes else 0
     return int(8 * max(scan, joint + bins, ramps, newton))
+
+
+def _supported_shapes(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return those of questions that are asked in runs with `support` alone."""
+    k, targets = question.columns, question.targets
+    if question.kind == SUPPORT:
+        return {"rows": (len(places(question.to_task())), len(question.least_of))}
+    if question.kind == "categories":
+        return {"scores": (len(question.told), 1 + targets)}
+    if question.kind == "bands":
+        bands = bands_of(question.kept)
+        return {"own": (len(question.leaves), question.width), "scores": (bands, 1 + targets * k), "means": (bands, k)}
+    leaves = len(question.tree.leaves)
+    return {"gram": (len(question.tree.overlaps), question.width), "target": (leaves, targets * (k + 1))}
 
 
 def _between(numbers: Ints, least: int | Ints, most: int | Ints, what: str) -> None:

@@ -26,11 +26,13 @@ from glassfleet.schemes.tree.params import (
 )
 from glassfleet.schemes.tree.support import (
     about_bands,
+    about_category,
     about_counts,
     about_pairs,
     band_of,
     bands_of,
     between_edges,
+    by_category,
     count_rows,
     reached_by,
     shares,
@@ -310,6 +312,20 @@ def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"rows": count_rows(question, rows)}
 
 
+def _categories(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum 1 and r over the rows of each category that may be told, with draws of each input's own."""
+    residual = _residual(question, rows, reached_by(question, rows))
+    terms = np.concatenate([np.ones((1, rows.count)), residual]).T
+    total, begin = np.zeros((len(question.told), terms.shape[1]), dtype=np.int64), 0
+    for variable in question.domain.features:
+        end = begin + len(variable.categories)
+        if end > begin:
+            drawn = draws(rows.hashes, about_category(question, variable.name))
+            total[begin:end] = by_category(question, rows, to_grid(terms * drawn[:, None], SCORE_BITS))[begin:end]
+        begin = end
+    return {"scores": total * question.told[:, None]}
+
+
 def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 z z' of leaves, and w, w z r and w^2 z by band of each leaf and input; each with draws of its own."""
     k, reached = question.columns, reached_by(question, rows)
@@ -374,6 +390,6 @@ def _in_rows(sums: dict[str, Ints], rows: TrainingRows) -> dict[str, Ints]:
 CLIENT = TrainingClient(
     read_task,
     {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps), "newton": _by_block(_newton)}
-    | {SUPPORT: _support, "bands": _bands, "joint": _whole},
+    | {SUPPORT: _support, "categories": _categories, "bands": _bands, "joint": _whole},
 )
 """Computes the sums of a question over one vehicle's rows."""

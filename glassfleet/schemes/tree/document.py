@@ -12,8 +12,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels, check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.fuzzy.score_rules import ScoreLine, ScoreRules, read_scores, write_scores
-from glassfleet.schemes.tree.messages import NAME, check_domain
-from glassfleet.schemes.tree.params import Parameters
+from glassfleet.schemes.tree.params import NAME, Parameters, check_domain
 from glassfleet.schemes.tree.tree import MAX_SPLITS, Tree
 
 FORMAT = 1

@@ -8,7 +8,7 @@ has residuals and s of its own; A and K are those of all, and gains add up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -193,7 +193,16 @@ class Best:
     sides: tuple[float, float]
 
 
-def best_of_bands(bins: BinSums, feature: int, edges: Array, path: frozenset[Ramp], *, least: float) -> Best | None:
+def best_of_bands(  # noqa: PLR0917 - of one input
+    bins: BinSums,
+    feature: int,
+    edges: Array,
+    limits: Sequence[int],
+    levels: Sequence[float],
+    path: frozenset[Ramp],
+    *,
+    least: float,
+) -> Best | None:
     """Return the ramp of one input between edges of its bands that gains most; None: there is none.
 
     Parameters
@@ -201,15 +210,22 @@ def best_of_bands(bins: BinSums, feature: int, edges: Array, path: frozenset[Ram
     bins : BinSums
         Of one input; each band is a bin, and a group by itself.
     feature : int
-    edges : ndarray of float64, shape (bands + 1,)
+    edges : ndarray of float64, shape (bins + 1,)
+        Of the bins of which the bands are made.
+    limits : sequence of int
+        Which of these are edges of bands.
+    levels : sequence of float
+        Of the input's categories; empty of a number.
     path, least
         As for :func:`shortlist`.
     """
-    if len(edges) == 2:  # one band, and no edge to split at
+    if len(limits) == 2:  # one band, and no edge to split at
         return None
-    chosen = ramps(len(edges) - 1, 1)
+    chosen, edges = ramps(len(limits) - 1, 1), edges[limits]
     mu = at_middles(edges, chosen)[None]
     possible = _is_enough(bins, mu, least)[0] & _is_new(path, feature, edges, chosen)
+    if levels:
+        possible &= between_levels(np.array(limits)[chosen], levels)
     if not possible.any():
         return None
     rough = np.where(possible, _scaled_gain(bins, mu)[0], -1.0)

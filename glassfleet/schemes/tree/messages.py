@@ -10,12 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.fuzzy.levels import has_categories
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.private.columns import Common, LayeredQuestion, read_common
-from glassfleet.private.support import no_texts
+from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
@@ -25,22 +23,21 @@ from glassfleet.schemes.tree.params import (
     CLASS_STEPS,
     CLASS_WAYS,
     KAPPA,
-    MAX_CLASSES,
-    MAX_INPUTS,
     MAX_REGRESSORS,
     MAX_ROWS,
     MAX_RULES,
     MAX_STEPS,
+    NAME,
     WAYS,
     Parameters,
+    check_domain,
 )
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
-from glassfleet.untrusted import Remembered, check_array, check_classes, check_inputs, check_numeric, increasing
+from glassfleet.untrusted import Remembered, check_array, increasing
 from schemas.codec import Value
 
-NAME = "tree"
-Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"]
+Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -57,12 +54,12 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
+    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps. Of
         classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
-        of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
-        the joint fit.
+        of some leaves, or, without leaves, those that each two leaves share, or, before categories have levels, those
+        of each category; residuals of each category; sums by band of some leaves; the sums of the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -82,6 +79,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         ``"support"`` about leaves, and ``"bands"``: which inner edges lie between bands whose rows are counted.
     kept : ndarray of bool, shape (leaves, features, bins - 1)
         ``"bands"``: which of these lie between the bands that are asked about, of one such band or more.
+    told : ndarray of bool, shape (categories of all inputs,)
+        ``"categories"``: which of them have enough rows.
     common : tuple of (int, int)
         ``"support"``, and what it is about: inputs of the polynomials, or the target (F), and cells of their histograms
         that many rows are in.
@@ -109,6 +108,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     edges: Array | None = None
     counted: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
     kept: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
+    told: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
@@ -121,18 +121,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     ParametersType = Parameters
     max_rows = MAX_ROWS
     cells = CELLS
-
-    @classmethod
-    def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a target to learn, and `support` can be kept."""
-        check_domain(domain)
-        if parameters.support and needs_levels(domain):
-            raise ValueError(no_texts(NAME))
-        if parameters.support and domain.classes:
-            raise ValueError(
-                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask "
-                "for support 0, or use frbc"
-            )
+    check_domain = staticmethod(check_domain)
 
     @property
     def holdout(self) -> float:
@@ -144,11 +133,24 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Fewest rows of a sum in a run with `support`.
 
         Products of fewer rows than columns span the rows. Of the same rows there may be a sum for each input of a leaf,
-        and for each leaf above a band, all with other draws: at most half as many as there are rows.
+        and for each leaf above a band, all with other draws: at most half as many as there are rows. Each has as many
+        parts as there are targets, and one. Of a category products are not summed.
         """
+        if self.is_of_categories:
+            return max(least_others(self.parameters.support), 2 + self.targets)
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
-        return max(self.parameters.support, self.columns + 1, 2 * sums)
+        return max(self.parameters.support, self.columns + self.targets, (1 + self.targets) * sums)
+
+    @property
+    def least_of(self) -> NDArray[np.int64]:
+        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredQuestion.least_of`.
+
+        Of classes each has the layers again, of its rows alone.
+        """
+        of_all: NDArray[np.int64] = super().least_of
+        others = np.full(len(of_all) * len(self.domain.classes), least_others(self.parameters.support))
+        return np.concatenate([of_all, [] if self.is_of_categories else others]).astype(np.int64)
 
     @property
     def free(self) -> int:
@@ -245,7 +247,12 @@ class Question(LayeredQuestion, TrainingQuestion):
     @property
     def is_of_pairs(self) -> bool:
         """Whether pairs of leaves are asked about, in a run with `support`."""
-        return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves)
+        return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves and not self.is_of_categories)
+
+    @property
+    def is_of_categories(self) -> bool:
+        """Whether categories are asked about, which have no levels yet, in a run with `support`."""
+        return self.kind in (SUPPORT, "categories") and not self.levels and has_categories(self.domain)
 
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
@@ -254,6 +261,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             body["common"] = [list(one) for one in self.common]
         if self.is_of_pairs:
             return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 3)}
+        if self.is_of_categories:
+            return body | ({"coefficients": self.coefficients, "told": self.told} if self.kind == "categories" else {})
         asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
         if self.kind == SUPPORT:
             return body | asked | {"counted": self.counted}
@@ -276,7 +285,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         plain = sum(each < self.n_plain for each in regressors)
         if plain > parameters.max_regressors or len(regressors) > MAX_REGRESSORS:
             raise TaskError("there are more regressors than the parameters allow")
-        if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
+        if (self.kind in ("bands", "joint", SUPPORT, "categories")) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
@@ -284,22 +293,40 @@ class Question(LayeredQuestion, TrainingQuestion):
         known = replace(self, regressors=regressors, tree=tree, way=way, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
+        if known.is_of_categories or self.kind == "categories":
+            return known.with_categories(body)
         if self.kind == "newton":
-            sizes, of_all = increasing("sizes", body["sizes"], len(tree.splits) + 1), body["of_all"]
-            if not sizes or type(of_all) is not bool:
-                raise TaskError("a Newton round is of some trees, and of training rows or all")
-            known = replace(known, sizes=sizes, of_all=of_all)
+            return known.with_scores(body)
         if self.kind != SUPPORT:
-            shape = (known.scored, self.targets, known.columns)
-            coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
-            known = replace(known, coefficients=coefficients)
-        if self.kind == "newton":
-            if not self.domain.classes or (np.abs(coefficients) > MAX_COEFFICIENT).any():
-                raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
-            return known
+            known = known.with_coefficients(body)
         if self.kind == "ramps":
             return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
+
+    def with_coefficients(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the coefficients that residuals or chances are by."""
+        shape = (self.scored, self.targets, self.columns)
+        return replace(self, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+
+    def with_categories(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the categories that it is about."""
+        if self.kind == SUPPORT:
+            return self
+        if not self.is_of_categories:
+            raise TaskError("there are no categories that have no levels yet")
+        shape = (sum(len(variable.categories) for variable in self.domain.features),)
+        return replace(self.with_coefficients(body), told=check_array("told", body["told"], np.bool_, shape))
+
+    def with_scores(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the trees and scores that a Newton round is about."""
+        sizes, of_all = increasing("sizes", body["sizes"], len(self.tree.splits) + 1), body["of_all"]
+        if not sizes or type(of_all) is not bool:
+            raise TaskError("a Newton round is of some trees, and of training rows or all")
+        known = replace(self, sizes=sizes, of_all=of_all).with_coefficients(body)
+        assert known.coefficients is not None
+        if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+            raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
+        return known
 
     def with_bins(self, body: Mapping[str, Any]) -> Question:
         """Return this question with the bins or bands that it is about."""
@@ -338,17 +365,6 @@ def most_rules(parameters: Parameters, columns: int, classes: int) -> int:
     """
     most = min(parameters.max_rules, CLASS_RULES if classes else MAX_RULES)
     return min(most, 32) if parameters.compact and columns > 13 else most
-
-
-def check_domain(domain: Domain) -> None:
-    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
-    if domain.target is not None:
-        check_numeric(domain, NAME, MAX_INPUTS)
-        return
-    check_classes(domain, NAME, MAX_CLASSES)
-    if len(domain.classes) < 2:
-        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
-    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 def _way(value: object, ways: int) -> int:

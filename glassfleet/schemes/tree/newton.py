@@ -238,7 +238,9 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
     question = replace(question, coefficients=np.concatenate(after))
     if not question.of_all or (moved >= STILL and steps < STEPS):
         return ask(question, memory)
-    model, class_shares = _model(question, rows, sums)
+    weight, known = sums["weight"].astype(np.float64) / UNIT, sums["observed"][:, :, 0].astype(np.float64) / UNIT
+    assert question.coefficients is not None
+    model, class_shares = score_model(question, question.coefficients, weight, known, float(rows))
     held, kept = int(memory["held_out"]), {name: memory[name] for name in ("sums_digest", "reference")}
     summary: dict[str, Value] = {**kept, "sizes": memory["grown"], "rows": rows, "held_out": held}
     summary |= {"newton_rounds": steps, "pull": pulls[0].rows, "class_shares": class_shares}
@@ -249,14 +251,26 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
     return Done(model, {**summary, **model.complexity()})
 
 
-def _model(question: Question, rows: int, sums: Sums) -> tuple[FuzzyClassTree, dict[str, Value]]:
-    """Return the model of a question's scores, and each class's share of the rows."""
-    assert question.coefficients is not None
-    weight, known = sums["weight"].astype(np.float64), sums["observed"][:, :, 0].astype(np.float64)
+def score_model(
+    question: Question, coefficients: Array, weight: Array, known: Array, rows: float
+) -> tuple[FuzzyClassTree, dict[str, Value]]:
+    """Return the model of a question's tree, and each class's share of the rows.
+
+    Parameters
+    ----------
+    question : Question
+    coefficients : ndarray of float64, shape (leaves, S, R + 1)
+        Of the scores.
+    weight : ndarray of float64, shape (leaves,)
+        Of the rows in each leaf.
+    known : ndarray of float64, shape (leaves, S)
+        Of those of each class that has a score.
+    rows : float
+    """
     each = np.column_stack([weight - known[:, 0], known[:, 0]]) if question.targets == 1 else known
     shares = np.minimum(each / np.where(weight > 0.0, weight, 1.0)[:, None], 1.0)
-    wide = widened(question.coefficients, question.regressors, question.n_inputs)
-    rules = ScoreRules(wide, shares, np.minimum(weight / (float(rows) * UNIT), 1.0))
+    wide = widened(coefficients, question.regressors, question.n_inputs)
+    rules = ScoreRules(wide, shares, np.minimum(weight / rows, 1.0))
     model = FuzzyClassTree(question.parameters, question.domain, question.tree, rules, question.levels)
     among_all = [fsum(line) / max(fsum(weight), 1.0) for line in each.T]
     return model, dict(zip(question.domain.classes, among_all, strict=True))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from glassfleet.data.documents import RunParameters
+from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
 from glassfleet.training import MOST_TIMES
+from glassfleet.untrusted import check_classes, check_inputs, check_numeric
+
+NAME = "tree"
 
 MAX_INPUTS = 256
 """Most inputs: each is scanned once in pairs with all others (the root's Gram sums)."""
@@ -156,3 +160,14 @@ class Parameters(RunParameters):
     def exact_ramps(self) -> int:
         """Ramps of a leaf whose exact sums are asked for."""
         return 4 if self.compact else 8
+
+
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
+    if domain.target is not None:
+        check_numeric(domain, NAME, MAX_INPUTS)
+        return
+    check_classes(domain, NAME, MAX_CLASSES)
+    if len(domain.classes) < 2:
+        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
+    check_inputs(domain, NAME, MAX_INPUTS)

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
+from glassfleet.fuzzy.levels import has_categories
 from glassfleet.numerics.sparse import ranked, sweep
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.numerics.symmetric import dot
 from glassfleet.numerics.symmetric import product as product_of
 from glassfleet.private.columns import common_of, most_columns
 from glassfleet.reference import sums_of_cells, typical_row
-from glassfleet.scheme import Done, Next
-from glassfleet.schemes.tree.banded import banded, begin, supported
+from glassfleet.scheme import SUPPORT, Done, Next
+from glassfleet.schemes.tree.banded import banded, begin, levelled, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
 from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist, spread
@@ -48,6 +49,8 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
         return _scanned(question, memory, sums)
     if question.kind == "bins":
         return _binned(question, memory, sums)
+    if question.kind == "categories":
+        return levelled(question, memory, sums)
     if question.kind == "bands":
         return banded(question, memory, sums)
     if question.kind == "joint":
@@ -90,7 +93,13 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
-        return begin(replace(question, regressors=regressors, common=common_of(memory["values"], regressors)), kept)
+        common = common_of(memory["values"], regressors)
+        if question.domain.classes:  # each is a layer
+            common = tuple(one for one in common if one[0] < question.n_inputs)
+        asked = replace(question, regressors=regressors)
+        if has_categories(question.domain):
+            return ask(replace(asked, kind=SUPPORT), kept | {"common": [list(one) for one in common]})
+        return begin(replace(asked, common=common), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients, "noise": noise}
     asked = replace(
         question,

@@ -6,6 +6,7 @@ With `support` no rows are held out, and the sums over all rows decide, by a pen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
-from glassfleet.schemes.tree.newton import begin
-from glassfleet.schemes.tree.rules import rules_of, why_few
+from glassfleet.schemes.tree.newton import begin, score_model
+from glassfleet.schemes.tree.rules import discriminants, rules_of, why_few
 from glassfleet.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -131,15 +132,24 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     for splits in memory["sizes"]:
         fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
         matrix = fit.with_pull(question.kappa, pull_of(fit, root))
-        for b in _sparse(question, fit, matrix, WORTHS):
-            room = 1.0 - _cost(b) / max(fit.rows, 1.0)
+        several = [dense(fit, matrix)] if question.domain.classes else _sparse(question, fit, matrix, WORTHS)
+        for b in several:
+            room = 1.0 - _cost(b) / max(fit.rows * question.targets, 1.0)
             error = fit.error(b) / (room * room) if room > 0.0 else np.inf
             if best is None or error < best[0]:
                 best = error, fit, b
     assert best is not None  # a tree without splits is among the sizes
     _, fit, b = best
     summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": question.kappa}
-    return _done(question, memory, fit, b, summary | of_support(question, memory))
+    summary |= of_support(question, memory)
+    if not question.domain.classes:
+        return _done(question, memory, fit, b, summary)
+    scores, known = discriminants(fit, question.kappa, root), np.ascontiguousarray(fit.right[:, :, 0])
+    asked = replace(question, tree=fit.tree)
+    model, class_shares = score_model(asked, scores, fit.whole[:, 0, 0], known, fit.rows)
+    kept = {name: memory[name] for name in ("sums_digest", "reference")}
+    summary |= {"sizes": [splits + 1 for splits in memory["sizes"]], "class_shares": class_shares}
+    return Done(model, {**kept, **summary, **model.complexity()})
 
 
 def _sparse(question: Question, fit: Fit, matrix: Array, worths: Sequence[float]) -> list[Array]:

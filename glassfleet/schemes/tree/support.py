@@ -9,6 +9,9 @@ Degrees are multiples of an eighth: nobody hides behind rows of next to no weigh
 may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the leaf
 that has more of them. That is decided before anything of the joint fit is summed.
 
+Of a category that fewer than 3 rows have, or `support`, nothing is told: its level is that of unknown ones. Texts and
+indicators of empty cells are no columns of products. What is told of them are bands of their levels.
+
 A new leaf's rows are counted by the bands of the leaf above it, of the first one by bins: fewer bands hold one row.
 
 Of rows that have another value of an input, or another target, than many rows have (`glassfleet.private.columns`) there
@@ -27,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import remembered
+from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
@@ -91,6 +95,11 @@ def about_bands(question: Question, line: int, place: int) -> list[Value]:
     return [*about_counts(question, line, place), *limits_of(question.kept[line, place])]
 
 
+def about_category(question: Question, name: str) -> list[Value]:
+    """Return what the sums over categories of an input are about: residuals of which line."""
+    return [name, list(question.regressors), question.coefficients]
+
+
 def about_pairs(question: Question) -> Value:
     """Return what the sums of the joint fit are about: all rules, as a row has one draw in all of them."""
     splits = [[split.node, *split.ramp] for split in question.tree.splits]
@@ -100,6 +109,8 @@ def about_pairs(question: Question) -> Value:
 def places(task: Task) -> list[Any]:
     """Return what each line of the answer to a support question is about."""
     question = read_task(task)
+    if question.is_of_categories:
+        return [(variable.name, each) for variable in question.domain.features for each in variable.categories]
     if question.is_of_pairs:
         return [(digest_of(about_pairs(question)), pair) for pair in question.tree.overlaps]
     about = [(digest_of(about_counts(question, *key)), span) for key, span in slices_of(question.counted).items()]
@@ -122,6 +133,11 @@ def band_of(question: Question, rows: TrainingRows, inner: Bools, line: int, pla
     own = between_edges(question, rows)[question.features[place]]
     band: NDArray[np.intp] = np.searchsorted(limits[1:-1], own, side="right")
     return band
+
+
+def by_category(question: Question, rows: TrainingRows, terms: Array) -> Ints:
+    """Return the sums of integer-valued `terms`, shape (n, m), over the rows of each category, (categories, m)."""
+    return sums_by_category(question.domain, rows.X[rows.order], terms.astype(np.int64))
 
 
 def reached_by(question: Question, rows: TrainingRows) -> list[Array]:
@@ -150,8 +166,13 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
 
 def _layers(question: Question, rows: TrainingRows) -> Bools:
-    """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value."""
-    return layers_of(rows.inputs[:, : rows.training], rows.y[: rows.training], question.common, CELLS)
+    """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value.
+
+    Of classes the rows of each in these layers follow.
+    """
+    layers = layers_of(rows.inputs[:, : rows.training], rows.target[: rows.training], question.common, CELLS)
+    classes = np.arange(len(question.domain.classes))
+    return np.concatenate([layers, *(layers & (rows.y[: rows.training] == number) for number in classes)])
 
 
 def count_rows(question: Question, rows: TrainingRows) -> Ints:
@@ -159,6 +180,8 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
 
     The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
     """
+    if question.is_of_categories:
+        return np.minimum(by_category(question, rows, rows.different[:, None].astype(np.float64)), question.least_rows)
     layers = _layers(question, rows) & rows.different[: rows.training]
     if question.is_of_pairs:
         is_in = shares(question, rows) > 0.0
@@ -210,16 +233,14 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
     return flat[: len(counted)], flat[len(counted) :].reshape(counted.shape)
 
 
+def decide_categories(question: Question, contributions: Sequence[Contribution]) -> Bools:
+    """Return which categories have no rows or enough, shape (categories,)."""
+    return decided(contributions, places, question.to_task(), lambda parts: holds(parts, question.least_rows)[:, 0])
+
+
 def decide_pairs(question: Question, contributions: Sequence[Contribution]) -> Bools:
     """Return which pairs of leaves share no rows or enough, of each layer, shape (pairs, layers).
 
     The pairs are in the order of the tree's overlaps.
     """
     return decided(contributions, places, question.to_task(), lambda parts: holds(parts, question.least_of))
-
-
-def edges_of(question: Question, line: int, place: int) -> Array:
-    """Return the edges of the bands of a leaf and an input, shape (bands + 1,)."""
-    assert question.edges is not None
-    edges: Array = question.edges[question.features[place]][limits_of(question.kept[line, place])]
-    return edges

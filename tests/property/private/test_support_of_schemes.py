@@ -35,7 +35,10 @@ from schemas.errors import RunFailedError
 Parts = dict[str, Dataset]
 
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "tree": {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])},
+    **{
+        name: {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])}
+        for name in ("tree", "tree-classes")
+    },
     "tsk": {
         "n_sets": st.integers(2, 4),
         "n_clusters": st.integers(4, 12),
@@ -56,21 +59,45 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
     domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=1.0))
-    if name == "frbc":
-        domain = Domain(features=features, label="y", classes=("high", "low", "odd"))
-        y = np.where(rng.random(n) < 0.02, "odd", np.where(y > 0.2, "high", "low"))
+    if scheme_of(name).name == "tree":
+        domain, X, y = with_texts_and_gaps(draw, rng, domain, X, y)
+        names = domain.names
+    if name in ("frbc", "tree-classes"):
+        domain = Domain(features=domain.features, label="y", classes=("high", "low", "odd"))
+        odd = 0.02 if name == "frbc" else draw(st.sampled_from([0.0, 0.2]))
+        y = np.where(rng.random(n) < odd, "odd", np.where(y > 0.2, "high", "low"))
     owner = np.sort(rng.integers(0, agents, n)) if draw(st.booleans()) else rng.integers(0, agents, n)
     order = np.argsort(y, kind="stable")
     often = rng.choice([1, 1, 1, 6], n) if draw(st.booleans()) else 1
     X, y, owner = (np.repeat(each, often, axis=0) for each in (X[order], y[order], owner))
     parts = {f"v{i:02d}": Dataset(names, "y", X[owner == i], y[owner == i]) for i in range(agents)}
-    scheme = catalogue.load(name)
+    scheme = scheme_of(name)
     chosen = scheme.Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
     return domain, parts, private_parameters(scheme, chosen, draw(st.sampled_from([1, 3, 8])))
 
 
+def scheme_of(name: str) -> Any:
+    return catalogue.load(name.removesuffix("-classes"))
+
+
+def with_texts_and_gaps(
+    draw: st.DrawFn, rng: np.random.Generator, domain: Domain, X: Any, y: Any
+) -> tuple[Domain, Any, Any]:
+    """Add a column of text, of which few rows have a category, and empty cells, or few, or neither."""
+    features = list(domain.features)
+    if draw(st.booleans()):
+        code = rng.choice(6, len(X), p=[0.4, 0.3, 0.2, 0.08, 0.01, 0.01])
+        X, y = np.column_stack([X, np.where(code < 5, code, 1.5)]), y + np.array([0.0, 0.9, 0.3, 0.1, 0.6, 0.2])[code]
+        features.append(Variable(name="kind", low=0.0, high=4.0, categories=tuple("abcde")))
+    if (empty := draw(st.sampled_from([0.0, 0.01, 0.3]))) > 0.0:
+        gaps = rng.random(len(X)) < empty
+        X, y = np.column_stack([np.where(gaps, np.nan, X[:, 0]), X[:, 1:]]), y + 0.5 * gaps
+        features[0] = features[0].model_copy(update={"missing": 0.5})
+    return domain.model_copy(update={"features": tuple(features)}), X, np.clip(y, -1.0, 1.0)
+
+
 def met(name: str, parameters: Any, parts: Parts, left: dict[str, int], group: int, heard: list[Heard]) -> PrivateFleet:  # noqa: PLR0917
-    terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
+    terms = Terms("fleet", "run", "nonce", scheme_of(name).name, parameters_digest(parameters))
     vehicles = [Vehicle(agent, rows, RunKey.generate(), left.get(agent)) for agent, rows in parts.items()]
     return PrivateFleet(terms, vehicles, group=group, watch=heard.append)
 
@@ -88,7 +115,8 @@ def opened(heard: list[Heard]) -> dict[int, dict[frozenset[str], list[Task]]]:
 
 
 def different_rows(data: Dataset) -> list[int]:
-    _, first = np.unique(np.column_stack([data.X, data.y]), axis=0, return_index=True)
+    y = np.unique(data.y, return_inverse=True)[1]
+    _, first = np.unique(np.nan_to_num(np.column_stack([data.X, y]), nan=-9.0), axis=0, return_index=True)
     return [int(place) for place in first]
 
 
@@ -96,7 +124,7 @@ class Oracle:
     """Says on how many rows what follows from some answers rests."""
 
     def __init__(self, name: str, parts: Parts) -> None:
-        self.scheme: Any = catalogue.load(name)
+        self.scheme = scheme_of(name)
         # Of equal rows of a vehicle one counts; frbc, whose sums are no products, counts all.
         self.rows = {
             agent: [
@@ -115,14 +143,23 @@ class Oracle:
             sums = self.known[key] = dict(given.sums)
         return sums
 
-    def counts(self, agents: frozenset[str], tasks: list[Task]) -> np.ndarray[Any, Any]:
-        """Return the rows behind each sum that follows from the answers of `agents` to `tasks`."""
+    def counts(self, agents: frozenset[str], tasks: list[Task], label: str = "") -> np.ndarray[Any, Any]:
+        """Return the rows, or those of a class, behind each sum that follows from answers of `agents` to `tasks`."""
         total: Any = 0
         for agent in agents:
-            for number in range(len(self.rows[agent])):
+            for number, row in enumerate(self.rows[agent]):
+                if label and row.y[0] != label:
+                    continue
                 view = [(task, self.answer(agent, number, task)) for task in tasks]
                 total = total + np.array(getattr(self, self.scheme.name)(view), dtype=np.int64)
         return np.atleast_1d(total)
+
+    def check_classes(self, agents: frozenset[str], tasks: list[Task], classes: tuple[str, ...], support: int) -> None:
+        """Of sums with indicators none rests on few rows of a class."""
+        with_target = np.array([one for task in tasks for one in are_with_target(task)], dtype=bool)
+        for label in classes if with_target.any() else ():
+            counts = self.counts(agents, tasks, label)
+            assert (~with_target | (counts == 0) | (counts >= max(support, 3))).all(), (label, counts)
 
     @staticmethod
     def tree(view: Any) -> list[bool]:
@@ -130,6 +167,8 @@ class Oracle:
         for task, sums in view:
             if task.kind == "scan":
                 result.append(bool(sums["gram"][0, 0]))
+            elif task.kind == "categories":
+                result += [bool(one) for one in sums["scores"][:, 0]]
             elif task.kind == "bands":
                 result += [bool(one) for one in (*sums["own"][:, 0], *sums["scores"][:, 0])]
             elif task.kind == "joint":
@@ -163,9 +202,11 @@ def draws_of(task: Task) -> list[str]:
     """Return what decides on the draws of each sum of tree, in the order of its counts: sums of the same may cancel."""
     if task.kind == "scan":
         return ["scan"]  # it has none: all of them cancel
-    if task.kind not in {"bands", "joint"}:
+    if task.kind not in {"categories", "bands", "joint"}:
         return []
     question = read_task(task)
+    if task.kind == "categories":
+        return [f"category {number}" for number in range(len(question.told))]
     if task.kind == "joint":
         return [f"{digest_of(about_pairs(question))} {pair}" for pair in question.tree.overlaps]
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]
@@ -175,13 +216,23 @@ def draws_of(task: Task) -> list[str]:
     return [digest_of(about_counts(question, line, 0)) for line in range(len(question.leaves))] + bands
 
 
-def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:
-    """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
-    columns = 0 if name == "frbc" else len(domain.features) + 2
-    if name == "tree":  # not all inputs are columns
-        asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
-        columns = max((len(own) + 2 for own in asked if own is not None), default=0)
-    return int(max(parameters.support, columns))
+def are_with_target(task: Task) -> list[bool]:
+    """Return which sums of tree, in the order of its counts, have the target's indicators."""
+    if task.kind == "joint":
+        return [i == j for i, j in read_task(task).tree.overlaps]
+    return [task.kind != "categories"] * len(draws_of(task))
+
+
+def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> Any:
+    """Return the fewest rows of each sum: products need as many as they have columns, inputs and 2."""
+    if scheme_of(name).name != "tree":
+        return max(parameters.support, 0 if name == "frbc" else len(domain.features) + 2)
+    # Not all inputs are columns, and of a category there are no products.
+    asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
+    products = max(parameters.support, max((len(own) + 2 for own in asked if own is not None), default=0))
+    others = max(parameters.support, 3)
+    each = [others if task.kind == "categories" else products for task in tasks for _ in draws_of(task)]
+    return np.array(each, dtype=np.int64)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -195,11 +246,11 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
     heard: list[Heard] = []
     left = {agent: data.draw(st.integers(0, 12)) for agent in lost}
     fleet = met(name, parameters, parts, left, data.draw(st.integers(8, 12)), heard)
-    scheme = catalogue.load(name)
+    scheme = scheme_of(name)
     try:
         outcome = fleet.learn(scheme, parameters, domain)
     except RunFailedError as fault:
-        ends = "too-few-for-privacy", "no rule is left", "sums over all rows would tell"
+        ends = "too-few-for-privacy", "no rule is left", "sums over all rows would tell", "rows are of class"
         assert any(end in str(fault) for end in ends)  # noqa: PT017
     else:
         record = json.loads(json.dumps(outcome.summary.get("withheld", [])))
@@ -215,15 +266,17 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
         ):
             asked = {task.digest for task in after}
             views.append((larger - smaller, [task for task in before if task.digest in asked]))
-            if name == "tree":  # other questions may have sums of the same draws
+            if scheme.name == "tree":  # other questions may have sums of the same draws
                 known = {one for task in after for one in draws_of(task)}
                 again = np.array([one in known for task in before for one in draws_of(task)], dtype=bool)
                 counts = oracle.counts(larger - smaller, before)[again] if len(again) else again
-                least = least_of(name, parameters, domain, before)
+                least = least_of(name, parameters, domain, before)[again]
                 assert ((counts == 0) | (counts >= least)).all(), counts
         for agents, tasks in views:
             counts, least = oracle.counts(agents, tasks), least_of(name, parameters, domain, tasks)
             assert ((counts == 0) | (counts >= least)).all(), counts
+            if name == "tree-classes":
+                oracle.check_classes(agents, tasks, domain.classes, parameters.support)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -233,11 +286,11 @@ def test_one_group_without_losses_learns_what_pooled_rows_would(name: str, data:
     domain, parts, parameters = data.draw(fleets(name))
     # Equal rows of two vehicles count for each of them; pooled they are one.
     assume(sum(len(different_rows(part)) for part in parts.values()) == len(different_rows(pool(list(parts.values())))))
-    scheme = catalogue.load(name)
+    scheme = scheme_of(name)
     try:
         outcome = met(name, parameters, parts, {}, 32, []).learn(scheme, parameters, domain)
     except RunFailedError as fault:
-        assert "no rule is left" in str(fault)  # noqa: PT017
+        assert any(end in str(fault) for end in ("no rule is left", "rows are of class"))  # noqa: PT017
         return
     alone = central(scheme, parameters, domain, pool(list(parts.values())))
     assert document_digest(outcome.model.to_document()) == document_digest(alone.model.to_document())
@@ -249,7 +302,9 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
     _, parts, _ = data.draw(fleets("tree"))
     support = data.draw(st.sampled_from([0, 1, 3, 20]))
     names = next(iter(parts.values())).features
-    wanted = DiscoveryParameters(features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999))
+    wanted = DiscoveryParameters(
+        features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999), missing=True
+    )
     asked = private_parameters(DISCOVERY, wanted, support)
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
     fleet = met("tree", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
@@ -262,7 +317,9 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
     assert result.model == discover(asked, cohort)
     rows = pool(cohort)
     least = min(max(support, 1), (rows.rows + 1) // 2)
-    for variable, column in zip((*result.model.features, result.model.target), (*rows.X.T, rows.y), strict=True):
+    for variable, cells in zip((*result.model.features, result.model.target), (*rows.X.T, rows.y), strict=True):
+        column = cells[~np.isnan(cells)]
+        assert (variable.missing is None) == (len(column) == rows.rows)
         if variable.high > variable.low:
             ranked, bin_width = np.sort(column), (variable.high - variable.low) / RESOLUTION
             assert ranked[least - 1] <= variable.low + bin_width or variable is not result.model.target
@@ -273,7 +330,7 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
 @settings(max_examples=4)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
-    domain, parts, _ = data.draw(fleets("tree"))
+    domain, parts, _ = data.draw(fleets("tsk"))
     scheme = catalogue.load("fedavg_mlp")
     parameters = private_parameters(scheme, scheme.Parameters(hidden=(3,), rounds=2, epochs=1))
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=len(parts) // 2, unique=True))

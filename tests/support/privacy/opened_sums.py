@@ -6,28 +6,33 @@ import hashlib
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassfleet import catalogue
 from glassfleet.audit import banded, tree
-from glassfleet.audit.report import matches, truth
+from glassfleet.audit.report import TOLERANCE, matches, truth
 from glassfleet.audit.sums import columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.data.dataset import pool
+from glassfleet.private.draws import DRAWS
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
+from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
 ATTACKS: dict[str, Any] = {
     "frt": (spans, columns, covariances, remainders),
     "tsk": (spans, columns, covariances),
-    "tree": (tree.bins, tree.spans, banded.columns, banded.margins, banded.remainders),
+    "tree": (tree.bins, tree.spans, banded.columns, banded.margins, banded.remainders, banded.classes),
 }
 """Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells; any two sums.
 
-And columns of which all rows but one have one value.
+And columns of which all rows but one have one value, and classes of one row.
 """
 
 CROSSED = (tree.spans, banded.margins, banded.remainders)
@@ -81,3 +86,17 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
     whole, parts, false = matches(candidates, rows)
     return Count(len(whole) + (len(parts) if name == "tree" else 0), len(rows), false)
+
+
+def alone_in_a_band(some: list[Opened]) -> list[NDArray[np.float64]]:
+    """Return what the last two columns may be of rows that alone are not 0 in a band of `tree`, for each draw.
+
+    Residuals times a column, by the column, are the residual of that row, for either column.
+    """
+    result = []
+    for each in some:
+        if each.task.kind == "bands":
+            for means, scores in zip(each.sums["means"][:, -2:], each.sums["scores"][:, -2:], strict=True):
+                if means.all() and abs(np.subtract(*(scores / means))) < TOLERANCE:
+                    result += [means / 2.0**SCORE_BITS / draw for draw in DRAWS]
+    return result

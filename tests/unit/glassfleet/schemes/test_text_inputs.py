@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import central, federated
-from glassfleet.scheme import Next
+from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tree.bins import between_levels, find_edges, ramps
-from schemas.errors import DocumentError, UsageError
+from schemas.errors import DocumentError
 
 CITIES = ("Bern", "Campinas", "Lima", "Rio", "Santos", "Zug")
 PRICE_OF = (9.0, 3.0, 5.0, 5.0, 3.0, 9.0)
@@ -64,15 +65,6 @@ def test_document_is_refused_when_levels_and_categories_differ(scheme: Any, hous
     for levels, reason in (([], "levels of 0 inputs"), ([[], [0.6] * 7], "no knot|is on a ramp")):
         with pytest.raises(DocumentError, match=reason):
             scheme.from_document({**document, "model": {**document["model"], "levels": levels}})
-
-
-def test_private_run_is_refused_when_an_input_is_text() -> None:
-    tree: Any = catalogue.load("tree")
-    with pytest.raises(UsageError, match="takes numbers alone"):
-        tree.server.start(tree.Parameters(support=10), HOUSES, 0)
-    task = tree.server.start(tree.Parameters(), HOUSES, 0).task
-    with pytest.raises(TaskError, match="takes numbers alone"):
-        tree.layout(task)
 
 
 @pytest.mark.parametrize(
@@ -198,3 +190,44 @@ def test_each_two_neighbouring_levels_have_one_ramp_between_them(bins: int, line
     assert [[sum(level <= low for level in known), sum(level >= high for level in known)] for low, high in between] == [
         [below, len(known) - below] for below in range(1, len(known))
     ]
+
+
+# --- private runs with support ----------------------------------------------------------------------------------------
+
+
+def supported(rows: int = 400, rare: int = 2) -> tuple[Any, Dataset, list[tuple[Task, Contribution]]]:
+    """Learn with support from houses of which few are in Zug; return what was learned, from what, and all answers."""
+    rng = np.random.default_rng(2)
+    city = np.concatenate([rng.integers(0, 5, rows), np.full(rare, 5)]).astype(np.float64)
+    X = np.column_stack([rng.uniform(30, 200, len(city)), city])
+    y = 50.0 + X[:, 0] * np.array(PRICE_OF)[city.astype(int)] + rng.normal(0.0, 5.0, len(city))
+    data, heard = Dataset(("area", "city"), "price", X, y), list[tuple[Task, Contribution]]()
+    scheme: Any = catalogue.load("tree")
+    parameters = scheme.Parameters(support=3, min_rows=1)
+    outcome = federated(scheme, parameters, HOUSES, {"v": data}, listen=lambda task, given: heard.append((task, given)))
+    return outcome, data, heard
+
+
+def test_category_of_few_rows_is_taken_for_an_unknown_one_with_support_and_others_have_levels() -> None:
+    outcome, data, heard = supported()
+    unknown, *levels = outcome.model.levels[1]
+    assert levels[5] == unknown
+    assert np.argsort(levels[:5]).tolist()[-1] == 0  # Bern is the dearest
+    assert levels[1] == pytest.approx(levels[4], abs=0.05)
+    assert float(np.std(outcome.model.predict(data.X[:400]) - data.y[:400])) < 0.5 * float(np.std(data.y[:400]))
+    ((_, told),) = [each for each in heard if each[0].kind == "categories"]
+    assert (told.sums["scores"][:, 0] > 0).tolist() == [True] * 5 + [False]
+    assert "city" in outcome.summary["without_slopes"]
+
+
+@pytest.mark.parametrize("changed", [{"told": np.ones(5, dtype=np.bool_)}, {"levels": [[], [0.0] * 7]}])
+def test_questions_about_categories_that_are_none_are_refused(changed: dict[str, Any]) -> None:
+    _, data, heard = supported(100)
+    scheme: Any = catalogue.load("tree")
+    ((task, told),) = [each for each in heard if each[0].kind == "categories"]
+    with pytest.raises(TaskError):
+        scheme.client.contribute(replace(task, body={**task.body, **changed}), data, None)
+    untold = told.sums["scores"].copy()
+    untold[5] = 1
+    with pytest.raises(ContributionError, match="was not asked about"):
+        scheme.server.check(task, replace(told, sums={"scores": untold}))

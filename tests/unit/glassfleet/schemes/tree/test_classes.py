@@ -220,10 +220,18 @@ def test_one_rule_is_kept_unless_more_are_better_by_a_standard_error() -> None:
     assert re.fullmatch(r"one rule was .* on held-out rows: Brier score 0\S+, with \d+ rules 0\S+", summary["why_few"])
 
 
-def test_private_run_with_support_is_refused_with_the_way_out() -> None:
-    domain = class_domain("uv", "class", "a", "b")
-    with pytest.raises(UsageError, match=r"learns a number: .*ask for support 0"):
-        SCHEME.server.start(Parameters(support=3), domain, 0)
+def test_scores_of_a_run_with_support_are_discriminants_and_near_those_of_maximum_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.5, 0.15, (600, 3)).clip(0, 1)
+    y = np.where(X.sum(axis=1) + rng.normal(0, 0.08, 600) > 1.5, "a", "b")
+    domain = class_domain("uvw", "class", "a", "b")
+    likely, found = (
+        central(SCHEME, chosen, domain, Dataset(("u", "v", "w"), "class", X[:400], y[:400])).model
+        for chosen in (EXACT, Parameters(support=3, max_rules=1))
+    )
+    own = np.arange(200), (y[400:] == "b").astype(np.intp)
+    loss, best = (-np.log(each.predict_proba(X[400:])[own]).mean() for each in (found, likely))
+    assert best < loss < 1.3 * best
 
 
 @pytest.mark.parametrize("is_text", [True, False])
