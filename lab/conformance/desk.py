@@ -40,13 +40,12 @@ PATIENCE = 20.0
 
 @dataclass(frozen=True)
 class Said:
-    """One message of the agent, parts joined; `seconds` of the steady clock."""
+    """One message of the agent, its parts joined."""
 
     body: Body
     run: str
     payload: bytes
     retained: bool
-    seconds: float
     parts: int = 0
 
 
@@ -167,36 +166,34 @@ class Desk:
     def _take(self, message: Message) -> None:
         if not message.payload:
             return
-        own = message.topic == self.topics.coordinator_state()
+        if message.topic == self.topics.coordinator_state():
+            self._check_alone(message.payload)
+            return
         try:
             envelope = Envelope.from_bytes(message.payload, fleet=self.topics.fleet)
-        except WireError as fault:
-            if not own:
-                self.faults.append(f"a message that cannot be read: {fault}")
-            return
-        if own:
-            body = envelope.body
-            if isinstance(body, CoordinatorState) and body.status == "up" and body.software != "conformance":
-                raise UsageError(
-                    f"a coordinator is up in fleet {self.topics.fleet!r}: give the check a --fleet of its own"
-                )
-            return
-        if envelope.agent != self.agent:
-            self.faults.append(f"a message of {envelope.agent!r} on the topic of {self.agent!r}")
-        if message.retained and not isinstance(envelope.body, AgentState):
-            self.faults.append(f"a {envelope.body.kind} was published with the retained flag")
-        parts = 0
-        if isinstance(envelope.body, Part):
-            self._parts += 1
-            try:
+            if envelope.agent != self.agent:
+                self.faults.append(f"a message of {envelope.agent!r} on the topic of {self.agent!r}")
+            if message.retained and not isinstance(envelope.body, AgentState):
+                self.faults.append(f"a {envelope.body.kind} was published with the retained flag")
+            parts = 0
+            if isinstance(envelope.body, Part):
+                self._parts += 1
                 whole = self._assembler.add(envelope)
-            except WireError as fault:
-                self.faults.append(f"a part that cannot be joined: {fault}")
-                return
-            if whole is None:
-                return
-            parts, self._parts, envelope = self._parts, 0, whole
-        self._said.append(Said(envelope.body, envelope.run, message.payload, message.retained, time.monotonic(), parts))
+                if whole is None:
+                    return
+                parts, self._parts, envelope = self._parts, 0, whole
+        except WireError as fault:
+            self.faults.append(f"a message that cannot be read: {fault}")
+            return
+        self._said.append(Said(envelope.body, envelope.run, message.payload, message.retained, parts))
+
+    def _check_alone(self, payload: bytes) -> None:
+        try:
+            body = Envelope.from_bytes(payload, fleet=self.topics.fleet).body
+        except WireError:
+            return
+        if isinstance(body, CoordinatorState) and body.status == "up" and body.software != "conformance":
+            raise UsageError(f"a coordinator is up in fleet {self.topics.fleet!r}: give the check another --fleet")
 
 
 def in_run(task: Task, run: str) -> Task:

@@ -166,5 +166,3 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
     if said is None or not isinstance(said.body, Refusal) or said.body.reason != "not-private":
         faults.append("a plain request in a run that was announced as private: expected a refusal with not-private")
     return faults
-
-

@@ -1,0 +1,242 @@
+"""A vehicle in plain Python: ``python -m tests.independent.agent BROKER FLEET ID DATA.csv``.
+
+It imports nothing of Glassfleet, and was written from the pages alone. msgpack, paho and numpy are all that it needs.
+"""
+
+import hashlib
+import hmac
+import math
+import os
+import queue
+import random
+import sys
+import time
+from urllib.parse import unquote, urlsplit
+
+import msgpack
+import paho.mqtt.client as mqtt
+
+from tests.independent.encoding import Refused, enc, pack, rich, unpack
+from tests.independent.private import Private
+from tests.independent.rows import Table, discovery
+from tests.independent.schemes import frt, tree
+
+PART = 100_000
+LIMIT = 128 * 1024
+
+
+# --- protocol.md: the agent -----------------------------------------------------------------------------------------------
+
+
+class Agent:
+    def __init__(self, url, fleet, agent, table):
+        self.fleet, self.id, self.table, self.inbox = fleet, agent, table, queue.Queue()
+        self.secret, self.incarnation, self.started = os.urandom(32), os.urandom(8).hex(), time.time()
+        self.runs, self.wanted, self.seen, self.born, self.online = {}, {}, "", 0.0, False
+        self.mine, self.prefix = f"gf/1/{fleet}/agent/{agent}/", f"gf/1/{fleet}/"
+        at = urlsplit(url)
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, f"independent-{fleet}-{agent}", clean_session=False)
+        if at.username:
+            self.client.username_pw_set(unquote(at.username), unquote(at.password or ""))
+        self.client.will_set(self.mine + "state", self.state("down"), 1, retain=True)
+        self.client.on_connect = lambda *_: self.inbox.put(("up", b"", False))
+        self.client.on_disconnect = lambda *_: self.inbox.put(("down", b"", False))
+        self.client.on_message = lambda _, __, message: self.inbox.put((message.topic, message.payload, message.retain))
+        self.client.reconnect_delay_set(1, 3)
+        self.client.connect_async(at.hostname, at.port or 1883, keepalive=10)
+        self.client.loop_start()
+
+    def envelope(self, kind, body, run="", when=None, **more):
+        head = {
+            "v": 1,
+            "fleet": self.fleet,
+            "agent": self.id,
+            "run": run,
+            "round": 0,
+            "attempt": 0,
+            "scheme": "",
+            "signature": b"",
+        }
+        return enc({**head, **more, "kind": kind, "body": body, "time": time.time() if when is None else when})
+
+    def state(self, status):
+        body = {"status": status, "incarnation": self.incarnation, "software": "independent"}
+        if status == "up":
+            kinds = [
+                "words" if name in self.table.texts else "numbers" for name in [*self.table.features, self.table.target]
+            ]
+            body |= {
+                "schemes": ["tree"] if self.table.texts else ["frt", "tree"],
+                "features": self.table.features,
+                "target": self.table.target,
+            }
+            body |= {"kinds": kinds} if self.table.texts else {}
+        return self.envelope("agent-state", body, when=self.started)
+
+    def birth(self):
+        if time.monotonic() - self.born > 0.25:
+            self.born = time.monotonic()
+            self.client.publish(self.mine + "state", self.state("up"), 1, retain=True)
+
+    def loop(self):
+        while True:
+            try:
+                self.take(*self.inbox.get(timeout=0.1))
+            except queue.Empty:
+                pass
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError, msgpack.exceptions.UnpackException):
+                pass  # what cannot be read changes nothing
+            for run in self.runs.values():
+                for each in run["sending"].values():
+                    if self.online and each["due"] <= time.monotonic():
+                        self.send(each)
+
+    def take(self, topic, payload, retained):
+        if topic == "up":
+            self.online = True
+            own = [
+                self.mine + "receipt",
+                self.mine + "state",
+                self.prefix + "coordinator/state",
+                self.prefix + "run/+/request",
+            ]
+            self.client.subscribe([(each, 1) for each in own])
+            self.birth()
+        elif topic == "down":
+            self.online = False
+        elif topic == self.mine + "state":
+            if payload != self.state("up"):
+                self.birth()
+        elif "/blob/" in topic and payload:
+            self.blob(topic, payload)
+        elif topic.endswith("/request") and not payload:
+            self.runs.pop(topic.split("/")[-2], None)
+        elif payload:
+            said = rich(msgpack.unpackb(payload))
+            if said["v"] != 1 or said["fleet"] != self.fleet or len(said) > 11:
+                raise ValueError("not for us")
+            if topic == self.prefix + "coordinator/state" and said["body"]["status"] == "up":
+                if said["body"]["incarnation"] != self.seen:
+                    self.seen = said["body"]["incarnation"]
+                    self.birth()
+            elif topic == self.mine + "receipt":
+                self.receipt(said["body"])
+            elif topic.endswith("/request") and said["kind"] == "manifest":
+                self.wanted[said["body"]["digest"]] = (
+                    said["body"],
+                    {},
+                    lambda content: self.request(rich(msgpack.unpackb(content))),
+                )
+                self.client.subscribe(f"{self.prefix}blob/{said['body']['digest']}/+", 1)
+            elif topic.endswith(f"/{said['run']}/request") and said["kind"] == "request":
+                self.request(said)
+
+    def blob(self, topic, payload):
+        name, index = topic.split("/")[-2:]
+        body, parts, use = self.wanted[name]
+        parts[int(index)] = payload
+        if len(parts) == body["count"]:
+            packed = b"".join(parts[at] for at in range(body["count"]))
+            del self.wanted[name]
+            self.client.unsubscribe(f"{self.prefix}blob/{name}/+")
+            if hashlib.sha256(packed).hexdigest() == name:
+                use(unpack(packed))
+
+    def receipt(self, body):
+        run = self.runs.get(body["run"])
+        if run and run["sending"].pop(body["task_digest"], None):
+            run["ended"].add(body["task_digest"])
+            run["outside"] |= body["reason"] in ("not-asked", "left-out")
+
+    def request(self, said):
+        body, name, task = said["body"], said["run"], said["body"]["task"]
+        run = self.runs.setdefault(
+            name, {"sending": {}, "kept": {}, "ended": set(), "outside": False, "time": 0.0, "private": None}
+        )
+        run["table"] = run.get("table", self.table)
+        sample, named = body.get("sample"), body.get("asked")
+        if named is not None and self.id not in named:
+            return
+        if named is None and (run["outside"] or self.id in (body.get("without") or [])):
+            return
+        if sample and hashlib.sha256(f"{sample['salt']}/{self.id}".encode()).hexdigest() > sample["last"]:
+            return
+        if task["scheme"] not in ("domain", "private", "frt", "tree") and named is None:
+            return
+        if body["task_digest"] in run["ended"] or said["time"] < run["time"]:
+            return
+        run["time"] = said["time"]
+        run["sending"] = {key: each for key, each in run["sending"].items() if key == body["task_digest"]}
+        kept = run["kept"].get(body["task_digest"])
+        if kept is None or kept["refused"]:
+            kept = run["kept"][body["task_digest"]] = self.answer(name, run, said, body, task)
+        run["sending"][body["task_digest"]] = kept
+        if kept["refused"]:
+            self.send(kept)
+
+    def answer(self, name, run, said, body, task):
+        head = {"run": name, "round": said["round"], "attempt": said["attempt"], "scheme": task["scheme"]}
+        try:
+            told, given = self.computed(name, run, body, task)
+            data = hmac.new(self.secret, name.encode(), "sha256").hexdigest()
+            contribution = {
+                "task_digest": body["task_digest"],
+                "rows": told,
+                "data_digest": data,
+                "contribution": given,
+            }
+            payload, refused = self.envelope("contribution", contribution, **head), False
+        except (Refused, ValueError, KeyError, TypeError, AttributeError, IndexError) as fault:
+            reason = (
+                str(fault) if isinstance(fault, Refused) else f"the task cannot be read: {type(fault).__name__} {fault}"
+            )
+            payload, refused = (
+                self.envelope("refusal", {"task_digest": body["task_digest"], "reason": reason[:500]}, **head),
+                True,
+            )
+        return {"payload": payload, "due": 0.0, "wait": 2.0, "refused": refused}
+
+    def computed(self, name, run, body, task):
+        scheme, private = task["scheme"], run["private"]
+        if scheme == "private":
+            data = hmac.new(self.secret, name.encode(), "sha256").hexdigest()
+            tag = hmac.new(self.secret, b"rows", "sha256").hexdigest()[:16]
+            run["private"] = private = private or Private(self.id, task["body"], data, tag)
+            return 0, {"kind": "keys", "rows": 0, "sums": {}, "values": private.own, "nullified": 0}
+        if (private is None) != (body.get("private") is None):
+            raise Refused("not-private")
+        group = None
+        if private is not None:
+            group = next((each for each in body["private"] if self.id in each["members"] or not each["members"]), None)
+            if group is None:
+                raise Refused("not-member")
+            if private.roster is None:
+                private.meet(group, self.fleet)
+            private.edition(group)
+        key = hmac.new(self.secret, b"condense", "sha256").digest()
+        if scheme == "domain":
+            if task["kind"] != "histogram":
+                raise Refused(f"no question of discovery: {task['kind']}")
+            told, given = discovery(task["body"], run["table"])
+        else:
+            told, given = {"frt": frt, "tree": tree}[scheme](task["kind"], task["body"], run["table"], key)
+        return (told, given) if private is None else (0, private.mask(task, group, given))
+
+    def send(self, each):
+        each["due"] = time.monotonic() + each["wait"] * (1.0 - 0.5 * random.random())
+        each["wait"] = min(60.0, 2.0 * each["wait"])
+        if each["refused"]:
+            each["due"] = math.inf
+        payload, topic = each["payload"], self.mine + "contribution"
+        if len(payload) <= LIMIT:
+            self.client.publish(topic, payload, 1)
+            return
+        packed, said = pack(payload), msgpack.unpackb(payload)
+        pieces = [packed[at : at + PART] for at in range(0, len(packed), PART)]
+        for index, piece in enumerate(pieces):
+            part = {"digest": hashlib.sha256(packed).hexdigest(), "index": index, "count": len(pieces), "data": piece}
+            self.client.publish(topic, self.envelope("part", part, said["run"]), 1)
+
+
+if __name__ == "__main__":
+    Agent(*sys.argv[1:4], Table(sys.argv[4])).loop()
