@@ -22,7 +22,19 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import Cancel, ClearRequest, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
+from coordinator.engine import (
+    Cancel,
+    ClearRequest,
+    Effect,
+    Engine,
+    Event,
+    RunState,
+    SendReceipt,
+    Start,
+    Tick,
+    standing,
+    wakes_at,
+)
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
@@ -30,6 +42,8 @@ from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Entry, Journal
 from coordinator.messages.decoder import (
+    UNKNOWN_TASK,
+    BadBirth,
     Birth,
     ClearedRequest,
     Death,
@@ -60,6 +74,9 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
+
+BIRTH = "birth"
+"""Stands for the run in the receipt for a birth that cannot be read."""
 
 
 class Timeline:
@@ -327,6 +344,10 @@ class Coordinator:
         match decoded:
             case Birth() | Death():
                 return self._presence_events(decoded, at)
+            case BadBirth(agent, reason):
+                self.metrics["births.unreadable"] += 1
+                if self.fleet.unreadable.note(agent, reason, self.timeline.wall()):
+                    self.effects.receipt(SendReceipt(BIRTH, agent, UNKNOWN_TASK, "rejected", reason), _log)
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
             case Scores(agent, scores):
@@ -357,6 +378,7 @@ class Coordinator:
             self.decoder.forget(decoded.agent)
         elif decoded.body.forecasts is not None:
             self.witness.saw(decoded.agent, decoded.body.forecasts)
+        self.fleet.unreadable.known.pop(decoded.agent, None)
         event = self.arrivals.event_of(decoded, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 

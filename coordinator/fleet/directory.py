@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.engine import Offer
+from coordinator.fleet.unreadable import Unreadable
 from coordinator.journal.port import Journal
 from schemas.messages import AgentState, Evaluation
 
@@ -130,6 +131,8 @@ class Fleet:
         Births that were not taken for want of room.
     held : int
         Bytes of what is held back, see `coordinator.fleet.arrivals`: it has the same memory.
+    unreadable : Unreadable
+        Whose births could not be read.
     """
 
     def __init__(
@@ -154,6 +157,7 @@ class Fleet:
         self._unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
+        self.unreadable = Unreadable()
 
     @property
     def size(self) -> int:

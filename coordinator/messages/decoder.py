@@ -48,6 +48,14 @@ class Death:
 
 
 @dataclass(frozen=True)
+class BadBirth:
+    """What stands on an agent's own topic cannot be read; `reason` says why, as a receipt does."""
+
+    agent: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Peer:
     """What stands on the coordinator's own topic: ours, of a life before, or of another coordinator."""
 
@@ -105,7 +113,9 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | Leftover | ForRun | Ignored
+Inbound: TypeAlias = (
+    Birth | Death | BadBirth | Peer | Scores | RetainedRequest | ClearedRequest | Leftover | ForRun | Ignored
+)
 
 
 class Decoder:
@@ -144,6 +154,8 @@ class Decoder:
             envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
         except WireError as fault:
+            if address.kind == "agent-state":
+                return BadBirth(address.agent, _reason(fault))
             return Ignored(fault.code, fault.detail)
         match envelope.body:
             case AgentState(status="up") as body if address.kind == "agent-state":
@@ -243,5 +255,8 @@ def _refused(at: float, agent: str, payload: bytes, fault: WireError) -> ForRun 
     except (LookupError, TypeError):
         digest = UNKNOWN_TASK
     is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
-    reason = f"{fault.code}: {fault.detail}"[:480]
-    return ForRun(run, Malformed(at, agent, digest if is_digest else UNKNOWN_TASK, reason))
+    return ForRun(run, Malformed(at, agent, digest if is_digest else UNKNOWN_TASK, _reason(fault)))
+
+
+def _reason(fault: WireError) -> str:
+    return f"{fault.code}: {fault.detail}"[:480]

@@ -159,6 +159,7 @@ class Dashboard:
                 agents=agents,
                 vehicles=[look.vehicle(agent) for agent in agents.items],
                 counts=look.counts(),
+                unreadable=sorted(dict(self.coordinator.fleet.unreadable.known).items()),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -190,7 +191,8 @@ class Dashboard:
 
     def _look_at_fleet(self) -> Hashable:
         # Signs of life alone are worth a new picture every ten seconds only.
-        return self.service.is_connected, *(
+        unreadable = tuple(dict(self.coordinator.fleet.unreadable.known).items())
+        return self.service.is_connected, unreadable, *(
             (agent, each.status, each.incarnation, each.software, int(each.seen / 10))
             for agent, each in self.coordinator.fleet.known().items()
         )
