@@ -342,12 +342,8 @@ class Coordinator:
         is_wildcard = isinstance(decoded, Birth | Death | RetainedRequest)
         self.rebroadcast.wildcards_work |= message.retained and is_wildcard
         match decoded:
-            case Birth() | Death():
+            case Birth() | Death() | BadBirth():
                 return self._presence_events(decoded, at)
-            case BadBirth(agent, reason):
-                self.metrics["births.unreadable"] += 1
-                if self.fleet.unreadable.note(agent, reason, self.timeline.wall()):
-                    self.effects.receipt(SendReceipt(BIRTH, agent, UNKNOWN_TASK, "rejected", reason), _log)
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
             case Scores(agent, scores):
@@ -373,7 +369,13 @@ class Coordinator:
                 self.effects.reply_not_live(run, event)
         return []
 
-    def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
+    def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
+        if isinstance(decoded, BadBirth):
+            self.metrics["births.unreadable"] += 1
+            if self.fleet.unreadable.note(decoded.agent, decoded.reason, self.timeline.wall()):
+                receipt = SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", decoded.reason)
+                self.effects.receipt(receipt, _log)
+            return []
         if isinstance(decoded, Death):
             self.decoder.forget(decoded.agent)
         elif decoded.body.forecasts is not None:

@@ -176,7 +176,7 @@ def resends(bench: Bench) -> list[str]:
 
 
 def duplicates(bench: Bench) -> list[str]:
-    """Requests and receipts that come twice, or for nothing, change nothing."""
+    """Duplicates: a request or a receipt that comes twice, or for nothing, changes nothing."""
     run = bench.run()
     task = in_run(bench.simple(), run)
     bench.desk.receipt("no-such-run", "0" * 64, "unknown-run")

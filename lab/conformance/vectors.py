@@ -11,7 +11,7 @@ import base64
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from console.services.tap import whole
 from edge_agent.sources.table import read_source
 from glassfleet.data.condense import condense
 from glassfleet.data.holdout import is_held_out, row_hashes
@@ -62,19 +63,6 @@ def packed(content: bytes) -> str:
     return base64.b64encode(pack(content)).decode()
 
 
-def tagged(value: Any) -> Any:
-    """Return a codec value as JSON, see the module."""
-    if isinstance(value, float):
-        return {"float": repr(value)}
-    if isinstance(value, bytes):
-        return {"bytes": value.hex()}
-    if isinstance(value, np.ndarray):
-        return {"array": value.dtype.str, "shape": list(value.shape), "data": value.tobytes().hex()}
-    if isinstance(value, Mapping):
-        return {key: tagged(item) for key, item in value.items()}
-    return [tagged(item) for item in value] if isinstance(value, list) else value
-
-
 def _codec() -> list[Case]:
     values = {
         "nothing, truth, and texts": [None, True, False, "", "é", "a" * 32, "b" * 300],
@@ -84,7 +72,7 @@ def _codec() -> list[Case]:
         "keys in order": {"b": 1, "a": {"z": [], "B": {}}, "é": 2, "aa": 3},
         "arrays": [np.arange(6, dtype="<i8").reshape(2, 3), np.array([True, False]), np.zeros((0, 4))],
     }  # fmt: skip
-    return [{"what": what, "value": tagged(value), "encoded": encode(value).hex()} for what, value in values.items()]
+    return [{"what": what, "value": whole(value), "encoded": encode(value).hex()} for what, value in values.items()]
 
 
 def _columns() -> np.ndarray[Any, Any]:
@@ -128,7 +116,7 @@ def _condensing() -> list[Case]:
     points[20:] = points[:3]
     made = condense(points, 3, KEY, (2,))
     case = {"what": "made-up rows, the last column is a text of four categories", "key": KEY.hex(), "min_rows": 3}
-    return [case | {"points": tagged(points), "made": tagged(made)}]
+    return [case | {"points": whole(points), "made": whole(made)}]
 
 
 def _parts() -> list[Case]:

@@ -3,6 +3,8 @@
 It imports nothing of Glassfleet, and was written from the pages alone. msgpack, paho and numpy are all that it needs.
 """
 
+# ruff: noqa: C901, PLR0912 - it shows how short it can be
+
 import hashlib
 import hmac
 import math
@@ -11,6 +13,7 @@ import queue
 import random
 import sys
 import time
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgpack
@@ -25,14 +28,19 @@ PART = 100_000
 LIMIT = 128 * 1024
 
 
-# --- protocol.md: the agent -----------------------------------------------------------------------------------------------
+def kept_secret(agent):
+    """Return the secret by which rows are named and condensed: the same after a restart."""
+    path = Path(f"{sys.argv[4]}.{agent}.secret")
+    if not path.exists():
+        path.write_bytes(os.urandom(32))
+    return path.read_bytes()
 
 
 class Agent:
     def __init__(self, url, fleet, agent, table):
         self.fleet, self.id, self.table, self.inbox = fleet, agent, table, queue.Queue()
-        self.secret, self.incarnation, self.started = os.urandom(32), os.urandom(8).hex(), time.time()
-        self.runs, self.wanted, self.seen, self.born, self.online = {}, {}, "", 0.0, False
+        self.secret, self.incarnation, self.started = kept_secret(agent), os.urandom(8).hex(), time.time()
+        self.runs, self.wanted, self.seen, self.born, self.due, self.online = {}, {}, "", 0.0, False, False
         self.mine, self.prefix = f"gf/1/{fleet}/agent/{agent}/", f"gf/1/{fleet}/"
         at = urlsplit(url)
         self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, f"independent-{fleet}-{agent}", clean_session=False)
@@ -74,7 +82,8 @@ class Agent:
         return self.envelope("agent-state", body, when=self.started)
 
     def birth(self):
-        if time.monotonic() - self.born > 0.25:
+        self.due = time.monotonic() - self.born < 0.25
+        if not self.due:
             self.born = time.monotonic()
             self.client.publish(self.mine + "state", self.state("up"), 1, retain=True)
 
@@ -86,6 +95,8 @@ class Agent:
                 pass
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, msgpack.exceptions.UnpackException):
                 pass  # what cannot be read changes nothing
+            if self.due and self.online:
+                self.birth()
             for run in self.runs.values():
                 for each in run["sending"].values():
                     if self.online and each["due"] <= time.monotonic():

@@ -1,4 +1,7 @@
-"""The encoding of messages (docs/reference/protocol.md). It imports nothing of Glassfleet, and was written from the pages alone."""
+"""The encoding of messages (docs/reference/protocol.md).
+
+It imports nothing of Glassfleet, and was written from the pages alone.
+"""
 
 import hashlib
 import zlib
@@ -9,9 +12,6 @@ import numpy as np
 
 class Refused(Exception):  # noqa: N818 - a reason, and no error of ours
     """Why a task is not answered."""
-
-
-# --- protocol.md: encoding --------------------------------------------------------------------------------------------
 
 
 def plain(value):

@@ -1,4 +1,7 @@
-"""Private runs (docs/reference/protocol-private.md). It imports nothing of Glassfleet, and was written from the pages alone."""
+"""Private runs (docs/reference/protocol-private.md).
+
+It imports nothing of Glassfleet, and was written from the pages alone.
+"""
 
 import hashlib
 import hmac
@@ -9,9 +12,6 @@ import msgpack
 import numpy as np
 
 from tests.independent.encoding import Refused, digest, enc, rich
-
-
-# --- protocol-private.md ------------------------------------------------------------------------------------------------
 
 
 def x25519(secret, public):
@@ -64,8 +64,8 @@ class Private:
     def __init__(self, agent, terms, data_digest, rows_tag):
         self.agent, self.terms, self.secret, self.answered = agent, terms, os.urandom(32), {}
         key = x25519(self.secret, (9).to_bytes(32, "little"))
-        self.own = {"key": key, "floor": 8, "left": 1, "rows": rows_tag, "era": rows_tag, "tests": "0" * 16, "anchor": "",
-                    "new_rows": "", "new_tests": "", "new_digest": "", "totals": [], "heard": []}  # fmt: skip
+        self.own = dict.fromkeys(("anchor", "new_rows", "new_tests", "new_digest"), "") | {"totals": [], "heard": []}
+        self.own |= {"key": key, "floor": 8, "left": 1, "rows": rows_tag, "era": rows_tag, "tests": "0" * 16}
         self.said = {**self.own, "agent": agent, "data_digest": data_digest}
         self.digest, self.roster, self.members, self.number = h("glassfleet-terms/1", enc(terms)), None, None, 0
 

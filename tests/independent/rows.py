@@ -1,20 +1,23 @@
-"""Rows, hashes, condensing, packing, discovery (docs/reference/protocol-rows.md). It imports nothing of Glassfleet, and was written from the pages alone."""
+"""Rows, hashes, condensing, packing, discovery (docs/reference/protocol-rows.md).
+
+It imports nothing of Glassfleet, and was written from the pages alone.
+"""
+
+# ruff: noqa: C901, PLR0912, B023 - it shows how short it can be
 
 import csv
 import hashlib
 import math
+from pathlib import Path
 
 import numpy as np
 
 from tests.independent.encoding import Refused
 
 
-# --- protocol-rows.md: rows -------------------------------------------------------------------------------------------
-
-
 class Table:
     def __init__(self, path):
-        with open(path, newline="", encoding="utf-8") as file:
+        with Path(path).open(newline="", encoding="utf-8") as file:
             lines = [line for line in csv.DictReader(file) if line.get("split", "train") == "train"]
         names = [name for name in lines[0] if name != "split"]
         self.features, self.target, self.columns, self.texts = names[:-1], names[-1], {}, {}
@@ -260,9 +263,6 @@ def drawn(g, c, key, texts):
     for column in [t for t in texts if t < d]:
         x[:, column] = np.repeat(g[:, column], c)[np.argsort(draws[:, column], kind="stable")]
     return np.minimum(np.maximum(x / 2.0**20, 0.0), 1.0)
-
-
-# --- protocol-rows.md: packing and discovery ----------------------------------------------------------------------------
 
 
 def pairs(z):

@@ -1,12 +1,14 @@
-"""frt and tree ("On the wire" of their pages). It imports nothing of Glassfleet, and was written from the pages alone."""
+"""frt and tree ("On the wire" of their pages).
+
+It imports nothing of Glassfleet, and was written from the pages alone.
+"""
+
+# ruff: noqa: C901, PLR0912, PLR0915 - it shows how short it can be
 
 import numpy as np
 
 from tests.independent.encoding import Refused
 from tests.independent.rows import Rows, cell, grid, histogram, pairs, weighed
-
-
-# --- frt/README.md: on the wire -----------------------------------------------------------------------------------------
 
 
 def frt(kind, body, table, key):
@@ -106,9 +108,6 @@ def frt(kind, body, table, key):
     else:
         raise Refused(f"no question of frt: {kind}")
     return rows.told, {"kind": kind, "rows": rows.count, "sums": sums, "values": {}, "nullified": nullified}
-
-
-# --- tree/README.md: on the wire ------------------------------------------------------------------------------------------
 
 
 def exponential(x):
@@ -260,8 +259,8 @@ def tree(kind, body, table, key):
                 if meet and any(leaf in new and leaf % 2 for leaf in (i, j)):
                     both.append((i, j))
             gram = [[weighed((grown.w[i] * grown.w[j])[part], pairs(z[:, part])) for i, j in both] for part in parts]
-            target = [[weighed(grown.w[leaf][part], grid(np.concatenate([np.concatenate([z, t[None]]) * t for t in y])[:, part], 20))
-                       for leaf in new] for part in parts]  # fmt: skip
+            of_y = grid(np.concatenate([np.concatenate([z, t[None]]) * t for t in y]), 20)
+            target = [[weighed(grown.w[leaf][part], of_y[:, part]) for leaf in new] for part in parts]
             sums["gram"] = np.array(gram).reshape(2, len(both), k * (k + 1) // 2)
             sums["target"] = np.array(target).reshape(2, len(new), len(y) * (k + 1))
         if body["leaves"]:

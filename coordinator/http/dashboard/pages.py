@@ -192,9 +192,13 @@ class Dashboard:
     def _look_at_fleet(self) -> Hashable:
         # Signs of life alone are worth a new picture every ten seconds only.
         unreadable = tuple(dict(self.coordinator.fleet.unreadable.known).items())
-        return self.service.is_connected, unreadable, *(
-            (agent, each.status, each.incarnation, each.software, int(each.seen / 10))
-            for agent, each in self.coordinator.fleet.known().items()
+        return (
+            self.service.is_connected,
+            unreadable,
+            *(
+                (agent, each.status, each.incarnation, each.software, int(each.seen / 10))
+                for agent, each in self.coordinator.fleet.known().items()
+            ),
         )
 
     # -- runs -----------------------------------------------------------------------------------------------------
