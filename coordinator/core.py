@@ -371,7 +371,7 @@ class Coordinator:
 
     def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
         if isinstance(decoded, BadBirth):
-            self.metrics["births.unreadable"] += 1
+            self.metrics[f"ignored.{decoded.reason.partition(':')[0]}"] += 1
             if self.fleet.unreadable.note(decoded.agent, decoded.reason, self.timeline.wall()):
                 receipt = SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", decoded.reason)
                 self.effects.receipt(receipt, _log)
