@@ -27,7 +27,7 @@ from schemas.messages import (
     Refusal,
     Request,
 )
-from schemas.parts import clearing, frames_for_request
+from schemas.parts import Retained, clearing, frames_for_blobs, frames_for_request
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler
 
@@ -95,14 +95,15 @@ class Desk:
         self._transport.publish(topic, payload, retain=retain)
 
     def ask(self, run: str, task: Task, *, limit: int = 128 * 1024, **whom: Any) -> str:
-        """Open a round; returns the digest of the task."""
-        digest = whom.pop("digest", None) or task.digest
+        """Open a round; returns the digest of the task. `packed` is a blob that the request names."""
+        digest, packed = whom.pop("digest", None) or task.digest, whom.pop("packed", b"")
         request = Request(task=task.to_value(), task_digest=digest, remaining=60.0, **whom)
         self._times += 0.01
         envelope = Envelope(self.topics.fleet, request, run=run, scheme=task.scheme, round=1, time=self._times)
         retained = frames_for_request(envelope, self.topics, limit)
         for frame in clearing(list(self._blobs.get(run, ()))):
             self.publish(*frame, retain=True)
+        retained += frames_for_blobs(packed, self.topics, limit) if packed else Retained(())
         self._blobs[run] = retained.blobs
         for frame in retained.frames:
             self.publish(*frame, retain=True)

@@ -11,16 +11,18 @@ import numpy as np
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest, place
 from glassfleet.private.layout import Layout, layout_of
 from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
 from glassfleet.private.sums import add, question_digest
 from glassfleet.scheme import Contribution, Task
 from lab.conformance.desk import SILENCE, Desk, Said
 from lab.conformance.questions import answer
+from schemas.codec import encode
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import ContributionBody, PrivateGroup, Refusal
+from schemas.messages import ContributionBody, PrivateGroup, Refusal, Rosters
+from schemas.parts import pack
 
 OTHERS = 10
 
@@ -53,7 +55,10 @@ class Group:
             group=0, number=edition.number, members=list(edition.members), question=question,
             founders=[self.messages[each.agent] for each in self.roster.founders],
         )  # fmt: skip
-        digest = self.desk.ask(self.terms.run, task, digest=question, private=[group])
+        packed, last = pack(encode(group.model_dump())), max(place(self.terms, each) for each in self.roster.founders)
+        told = hashlib.sha256(packed).digest()
+        rosters = Rosters(piece=128 * 1024, last=[last], digests=[told], sizes=[len(packed)])
+        digest = self.desk.ask(self.terms.run, task, digest=question, private=[], rosters=rosters, packed=packed)
         said = self.desk.answer(self.terms.run, digest)
         self.desk.receipt(self.terms.run, digest)
         return said
@@ -140,10 +145,10 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
             continue
         expected = layout.flatten(answer(task, data))
         if (total != expected).any():
-            place = int(np.flatnonzero(total != expected)[0])
+            at = int(np.flatnonzero(total != expected)[0])
             faults.append(
-                f"{what}: number {place} of {layout.size} of the opened sum is {total[place]}, expected "
-                f"{expected[place]}: its own number, or a mask (pair key, stream key, stream) is another"
+                f"{what}: number {at} of {layout.size} of the opened sum is {total[at]}, expected "
+                f"{expected[at]}: its own number, or a mask (pair key, stream key, stream) is another"
             )
     posed = Task(second.scheme, second.kind, second.body, group.terms.nonce)
     layout = layout_of(scheme, posed)

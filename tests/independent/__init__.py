@@ -1,4 +1,4 @@
-"""A vehicle that imports nothing of Glassfleet, written from the protocol's pages: they are complete if it needs no guess.
+"""A vehicle that imports nothing of Glassfleet, written from the pages: they are complete if no guess is left.
 
 What had to be guessed when it was first held against vectors and kit, and is said by the pages since:
 

@@ -3,6 +3,8 @@
 It imports nothing of Glassfleet, and was written from the pages alone. msgpack, paho and numpy are all that it needs.
 """
 
+# mypy: ignore-errors
+
 # ruff: noqa: C901, PLR0912 - it shows how short it can be
 
 import hashlib
@@ -176,6 +178,9 @@ class Agent:
             return
         if body["task_digest"] in run["ended"] or said["time"] < run["time"]:
             return
+        if body.get("rosters") and run["private"] and run["private"].group(body["private"]) is None:
+            self.fetch_roster(said, body["rosters"], run["private"].place())
+            return
         run["time"] = said["time"]
         run["sending"] = {key: each for key, each in run["sending"].items() if key == body["task_digest"]}
         kept = run["kept"].get(body["task_digest"])
@@ -184,6 +189,18 @@ class Agent:
         run["sending"][body["task_digest"]] = kept
         if kept["refused"]:
             self.send(kept)
+
+    def fetch_roster(self, said, rosters, place):
+        at = next((at for at, last in enumerate(rosters["last"]) if last >= place), None)
+        if at is not None:
+            name, count = rosters["digests"][at].hex(), -(-rosters["sizes"][at] // rosters["piece"])
+
+            def use(content):
+                private = [rich(msgpack.unpackb(content))]
+                self.request({**said, "body": {**said["body"], "private": private, "rosters": None}})
+
+            self.wanted[name] = ({"count": count}, {}, use)
+            self.client.subscribe(f"{self.prefix}blob/{name}/+", 1)
 
     def answer(self, name, run, said, body, task):
         head = {"run": name, "round": said["round"], "attempt": said["attempt"], "scheme": task["scheme"]}
@@ -218,7 +235,7 @@ class Agent:
             raise Refused("not-private")
         group = None
         if private is not None:
-            group = next((each for each in body["private"] if self.id in each["members"] or not each["members"]), None)
+            group = private.group(body["private"])
             if group is None:
                 raise Refused("not-member")
             if private.roster is None:

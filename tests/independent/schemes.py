@@ -3,6 +3,8 @@
 It imports nothing of Glassfleet, and was written from the pages alone.
 """
 
+# mypy: ignore-errors
+
 # ruff: noqa: C901, PLR0912, PLR0915 - it shows how short it can be
 
 import numpy as np
