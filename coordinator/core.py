@@ -371,16 +371,16 @@ class Coordinator:
 
     def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
         if isinstance(decoded, BadBirth):
-            self.metrics[f"ignored.{decoded.reason.partition(':')[0]}"] += 1
-            if self.fleet.unreadable.note(decoded.agent, decoded.reason, self.timeline.wall()):
-                receipt = SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", decoded.reason)
-                self.effects.receipt(receipt, _log)
+            self.metrics[f"ignored.{decoded.code}"] += 1
+            reason = f"{decoded.code}: {decoded.detail}"[:480]
+            if self.fleet.came_unreadable(decoded.agent, reason):
+                self.effects.receipt(SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", reason), _log)
             return []
         if isinstance(decoded, Death):
             self.decoder.forget(decoded.agent)
         elif decoded.body.forecasts is not None:
             self.witness.saw(decoded.agent, decoded.body.forecasts)
-        self.fleet.unreadable.known.pop(decoded.agent, None)
+        self.fleet.came_readable(decoded.agent)
         event = self.arrivals.event_of(decoded, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 

@@ -131,8 +131,6 @@ class Fleet:
         Births that were not taken for want of room.
     held : int
         Bytes of what is held back, see `coordinator.fleet.arrivals`: it has the same memory.
-    unreadable : Unreadable
-        Whose births could not be read.
     """
 
     def __init__(
@@ -157,7 +155,7 @@ class Fleet:
         self._unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
-        self.unreadable = Unreadable()
+        self._unreadable = Unreadable()
 
     @property
     def size(self) -> int:
@@ -297,6 +295,18 @@ class Fleet:
             self._records -= gone.size
             self._scores -= _bytes_of(gone.evaluations)
         return self._has_room(size)
+
+    def came_unreadable(self, agent: str, reason: str) -> bool:
+        """Note a birth that cannot be read; returns whether its agent is to be told."""
+        return self._unreadable.note(agent, reason, self._wall())
+
+    def came_readable(self, agent: str) -> None:
+        """Forget that a birth could not be read."""
+        self._unreadable.known.pop(agent, None)
+
+    def unreadable(self) -> list[tuple[str, tuple[str, float]]]:
+        """Return whose births cannot be read, why, and since when, by id; from any thread."""
+        return sorted(dict(self._unreadable.known).items())
 
     def heard(self, agent: str) -> None:
         """Note a sign of life: any message of a known agent."""

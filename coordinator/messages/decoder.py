@@ -49,10 +49,11 @@ class Death:
 
 @dataclass(frozen=True)
 class BadBirth:
-    """What stands on an agent's own topic cannot be read; `reason` says why, as a receipt does."""
+    """What stands on an agent's own topic cannot be read."""
 
     agent: str
-    reason: str
+    code: str
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Decoder:
             _same_agent(envelope, address)
         except WireError as fault:
             if address.kind == "agent-state":
-                return BadBirth(address.agent, _reason(fault))
+                return BadBirth(address.agent, fault.code, fault.detail)
             return Ignored(fault.code, fault.detail)
         match envelope.body:
             case AgentState(status="up") as body if address.kind == "agent-state":
@@ -255,8 +256,5 @@ def _refused(at: float, agent: str, payload: bytes, fault: WireError) -> ForRun 
     except (LookupError, TypeError):
         digest = UNKNOWN_TASK
     is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
-    return ForRun(run, Malformed(at, agent, digest if is_digest else UNKNOWN_TASK, _reason(fault)))
-
-
-def _reason(fault: WireError) -> str:
-    return f"{fault.code}: {fault.detail}"[:480]
+    reason = f"{fault.code}: {fault.detail}"[:480]
+    return ForRun(run, Malformed(at, agent, digest if is_digest else UNKNOWN_TASK, reason))

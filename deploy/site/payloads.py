@@ -31,7 +31,7 @@ from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.scores import SCORES, Asked
 from glassfleet.traits import takes_categories, takes_missing
 
-Said = tuple[Task, Contribution]
+Exchange = tuple[Task, Contribution]
 Schema = dict[str, Any]
 
 HEAD = "Made by `python -m deploy.site.payloads`; a test keeps it equal to the code."
@@ -42,12 +42,12 @@ def render() -> str:
     return json.dumps(described_all(spoken()), indent=1) + "\n"
 
 
-def described_all(said: Iterable[Said]) -> Schema:
+def described_all(spoken_so_far: Iterable[Exchange]) -> Schema:
     """Return the schemas of tasks and answers, and of what they hold."""
     schemas: dict[str, Schema] = {}
     tasks: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     answers: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for task, contribution in said:
+    for task, contribution in spoken_so_far:
         tasks[task.scheme, task.kind].append(task.to_value())
         answers[task.scheme, task.kind].append(contribution.to_value())
     arrays: dict[str, Schema] = {}
@@ -78,7 +78,7 @@ def described_all(said: Iterable[Said]) -> Schema:
     }
 
 
-# --- what is said in runs -----------------------------------------------------------------------------------------
+# --- what is said in runs ------------------------------------------------------------------------------------------
 
 
 def _names() -> list[str]:
@@ -88,7 +88,7 @@ def _names() -> list[str]:
 _SPECIAL = ("domain", "private", PAIRS.name, SCORES.name)
 
 
-def spoken() -> Iterator[Said]:
+def spoken() -> Iterator[Exchange]:
     """Yield the tasks and answers of runs of all kinds."""
     for name in _names():
         yield from _of_scheme(catalogue.load(name))
@@ -96,11 +96,11 @@ def spoken() -> Iterator[Said]:
     yield from _of_private_runs()
 
 
-def _of_scheme(scheme: Any) -> Iterator[Said]:
-    said: list[Said] = []
+def _of_scheme(scheme: Any) -> Iterator[Exchange]:
+    spoken_so_far: list[Exchange] = []
 
     def listen(task: Task, given: Contribution) -> None:
-        said.append((task, given))
+        spoken_so_far.append((task, given))
 
     for bench in Bench.all_of(scheme):
         federated(scheme, bench.parameters, bench.domain, bench.fleet, listen=listen)
@@ -112,12 +112,12 @@ def _of_scheme(scheme: Any) -> Iterator[Said]:
                 categories=True, missing=takes_missing(scheme), excess=bool(getattr(scheme, "excess", False)),
                 input_quantiles=(0.2, 0.8),
             )  # fmt: skip
-            domain = _found(parameters, fleet, said)
+            domain = _discovered(parameters, fleet, spoken_so_far)
             federated(scheme, bench.parameters, domain, fleet, listen=listen)
         if "support" in scheme.Parameters.model_fields and bench.purpose == "regression":
             private = scheme.private(scheme.Parameters(support=3))
             federated(scheme, private, *_many_rows(), listen=listen)
-    yield from said
+    yield from spoken_so_far
 
 
 def _many_rows() -> tuple[Domain, dict[str, Dataset]]:
@@ -135,35 +135,37 @@ def _with_texts(data: Dataset, scheme: Any) -> Dataset:
     return Dataset((*data.features[:2], "gear"), data.target, X, data.y, categories={"gear": ("a", "b", "c", "d")})
 
 
-def _found(parameters: DiscoveryParameters, fleet: Mapping[str, Dataset], said: list[Said]) -> Domain:
+def _discovered(parameters: DiscoveryParameters, fleet: Mapping[str, Dataset], spoken_so_far: list[Exchange]) -> Domain:
     step: Any = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
         given = []
         for agent, data in sorted(fleet.items()):
             answered = DISCOVERY.client.contribute(step.task, data, np.random.default_rng(0))
             given.append(replace(answered, agent=agent))
-            said.append((step.task, answered))
+            spoken_so_far.append((step.task, answered))
         step = DISCOVERY.server.reduce(step.state, given)
     domain: Domain = step.model
     return domain
 
 
-def _of_discovery() -> Iterator[Said]:
-    said: list[Said] = []
+def _of_discovery() -> Iterator[Exchange]:
+    spoken_so_far: list[Exchange] = []
     for purpose in ("regression", "classification"):
         bench = Bench.of(catalogue.load("tree"), None, purpose)  # type: ignore[arg-type]
         features, classes = bench.domain.names, purpose == "classification"
         either = DiscoveryParameters(features=features, target="quality", either=True)
-        _found(either, bench.fleet, said)
+        _discovered(either, bench.fleet, spoken_so_far)
         if not classes:
             memory = Memory(inputs=(Recall(input="speed", difference=1),))
             plain = DiscoveryParameters(features=(*features, "speed_change_1"), target="quality").remembering(memory)
-            _found(plain, {agent: remember(data, memory) for agent, data in bench.fleet.items()}, said)
-            _found(DISCOVERY.private(DiscoveryParameters(features=features, target="quality")), bench.fleet, said)
-    yield from said
+            _discovered(plain, {agent: remember(data, memory) for agent, data in bench.fleet.items()}, spoken_so_far)
+            _discovered(
+                DISCOVERY.private(DiscoveryParameters(features=features, target="quality")), bench.fleet, spoken_so_far
+            )
+    yield from spoken_so_far
 
 
-def _of_private_runs() -> Iterator[Said]:
+def _of_private_runs() -> Iterator[Exchange]:
     terms = Terms("fleet", "run", "0" * 32, "frt", "0" * 64)
     own = Announcement("v1", bytes(32), "0" * 64, totals=(bytes(32),), heard=(bytes(32),)).to_value()
     values = {name: own[name] for name in own if name not in ("agent", "data_digest")}
@@ -199,8 +201,8 @@ def described(values: Sequence[Any], arrays: dict[str, Schema], scheme: str, nam
         kinds[_kind(value)].append(value)
     if "integer" in kinds and "number" in kinds:
         kinds["number"] += kinds.pop("integer")
-    found = [_one_kind(kind, same, arrays, scheme, name) for kind, same in sorted(kinds.items())]
-    return found[0] if len(found) == 1 else {"anyOf": found}
+    schemas_of_kinds = [_one_kind(kind, same, arrays, scheme, name) for kind, same in sorted(kinds.items())]
+    return schemas_of_kinds[0] if len(schemas_of_kinds) == 1 else {"anyOf": schemas_of_kinds}
 
 
 def _kind(value: Any) -> str:

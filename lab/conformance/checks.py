@@ -15,7 +15,7 @@ from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
 from glassfleet.scheme import Contribution, Task
-from lab.conformance.desk import PATIENCE, SILENCE, Desk, Said, columns_of, in_run, same_bytes
+from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, columns_of, in_run, same_bytes
 from lab.conformance.formulas import difference
 from lab.conformance.private import private
 from lab.conformance.questions import Question, answer, questions
@@ -34,7 +34,7 @@ class Bench:
         Cut the agent's connection, and let it come back; None: that cannot be done here.
     """
 
-    desk: Desk
+    examiner: Examiner
     data: Dataset
     cut: Callable[[], None] | None = None
     mend: Callable[[], None] | None = None
@@ -45,7 +45,7 @@ class Bench:
     def run(self) -> str:
         """Return the id of a new run."""
         self.runs += 1
-        return f"check-{self.desk.incarnation}-{self.runs}"
+        return f"check-{self.examiner.incarnation}-{self.runs}"
 
     def simple(self, *, salt: int = 0) -> Task:
         """Return a short question: one histogram; another one for each `salt`."""
@@ -53,14 +53,14 @@ class Bench:
         grids: dict[str, Any] = {name: Grid(0.0, 1.0 + salt, 8, 8, 8).to_value()}
         return Task("domain", "histogram", {"columns": grids, "target": self.data.target, "min_count": 0, "round": 2})
 
-    def pose(self, run: str, task: Task, **whom: Any) -> tuple[str, Said | None]:
+    def pose(self, run: str, task: Task, whom: dict[str, Any] | None = None) -> tuple[str, Heard | None]:
         """Ask, and wait for the answer."""
-        digest = self.desk.ask(run, task, **whom)
-        return digest, self.desk.answer(run, digest)
+        digest = self.examiner.ask(run, task, whom=whom)
+        return digest, self.examiner.answer(run, digest)
 
     def is_silent(self, run: str, digest: str = "") -> bool:
         """Whether nothing more comes about a run."""
-        return self.desk.wait_for((ContributionBody, Refusal), run, digest, within=SILENCE) is None
+        return self.examiner.wait_for((ContributionBody, Refusal), run, digest, within=SILENCE) is None
 
 
 Check = Callable[[Bench], list[str]]
@@ -68,19 +68,19 @@ Check = Callable[[Bench], list[str]]
 
 def births(bench: Bench) -> list[str]:
     """Births: retained, with the columns of the rows; again for each new coordinator."""
-    said = bench.desk.birth(within=6 * PATIENCE)
-    if said is None:
+    heard = bench.examiner.birth(within=6 * PATIENCE)
+    if heard is None:
         return ["no birth came: is the agent up, on this broker, in this fleet, under this id?"]
-    body = said.body
+    body = heard.body
     assert isinstance(body, AgentState)
     bench.schemes = tuple(body.schemes)
     faults = []
     wanted = [*bench.data.features, bench.data.target]
     if sorted(columns_of(body)[:-1]) != sorted(wanted[:-1]) or body.target != wanted[-1]:
         faults.append(f"columns are {list(columns_of(body))}, expected {wanted}")
-    bench.desk.forget()
-    bench.desk.up(anew=True)
-    again = bench.desk.birth(within=PATIENCE)
+    bench.examiner.forget()
+    bench.examiner.up(anew=True)
+    again = bench.examiner.birth(within=PATIENCE)
     if again is None:
         faults.append("no birth for a coordinator of another incarnation")
     elif isinstance(again.body, AgentState) and again.body.incarnation != body.incarnation:
@@ -94,45 +94,45 @@ def exact(bench: Bench) -> list[str]:
     for each in questions(bench.data, bench.schemes):
         if each.name.partition(", question")[0] != name:
             if run:
-                bench.desk.end(run)
+                bench.examiner.end(run)
             run, name = bench.run(), each.name.partition(", question")[0]
         task = in_run(each.task, run)
-        digest, said = bench.pose(run, task)
-        found, why = _read(said)
-        if found is None:
+        digest, heard = bench.pose(run, task)
+        actual, why = _read(heard)
+        if actual is None:
             faults.append(f"{each.name}: {why}")
             continue
-        bench.desk.receipt(run, digest)
+        bench.examiner.receipt(run, digest)
         bench.asked.append(each)
-        if text := difference(task, each.expected, found) if each.exact else _condensed(each, found, bench.data):
+        if text := difference(task, each.expected, actual) if each.exact else _condensed(each, actual, bench.data):
             faults.append(f"{each.name}: {text}")
-    bench.desk.end(run)
+    bench.examiner.end(run)
     return faults
 
 
-def _condensed(each: Question, found: Contribution, data: Dataset) -> str:
+def _condensed(each: Question, actual: Contribution, data: Dataset) -> str:
     """Say why an answer from condensed rows cannot be right."""
     server = catalogue.load(each.task.scheme).server
     try:
-        server.check(each.task, found)
+        server.check(each.task, actual)
     except ContributionError as fault:
         return f"condensed rows: {fault}"
     plain = {**dict(each.task.body), "parameters": {**each.task.body["parameters"], "min_rows": 1}}
     if each.name.endswith("question 1 (scan)") or each.name.endswith("question 1 (level)"):
         own = answer(replace(each.task, body=plain), data)
-        if all(np.array_equal(own.sums[name], found.sums.get(name)) for name in own.sums):
+        if all(np.array_equal(own.sums[name], actual.sums.get(name)) for name in own.sums):
             return "the rows are not condensed, though min_rows asks for it: these are sums of the vehicle's own rows"
     return ""
 
 
-def _read(said: Said | None) -> tuple[Contribution | None, str]:
-    if said is None:
+def _read(heard: Heard | None) -> tuple[Contribution | None, str]:
+    if heard is None:
         return None, f"no answer in {PATIENCE:g} s"
-    if isinstance(said.body, Refusal):
-        return None, f"refused: {said.body.reason}"
-    assert isinstance(said.body, ContributionBody)
+    if isinstance(heard.body, Refusal):
+        return None, f"refused: {heard.body.reason}"
+    assert isinstance(heard.body, ContributionBody)
     try:
-        return Contribution.from_value(said.body.contribution), ""
+        return Contribution.from_value(heard.body.contribution), ""
     except ContributionError as fault:
         return None, str(fault)
 
@@ -141,15 +141,15 @@ def condensed_alike(bench: Bench) -> list[str]:
     """Condensed rows are drawn in the same way in every run."""
     first = next((each for each in bench.asked if not each.exact), None)
     if first is None:
-        return ["left out: no question about condensed rows was answered"]
-    found = []
+        raise LeftOutError("no question about condensed rows was answered")
+    actual = []
     for _ in range(2):
         run = bench.run()
-        digest, said = bench.pose(run, in_run(first.task, run))
-        bench.desk.receipt(run, digest)
-        bench.desk.end(run)
-        found.append(_read(said)[0])
-    one, other = found
+        digest, heard = bench.pose(run, in_run(first.task, run))
+        bench.examiner.receipt(run, digest)
+        bench.examiner.end(run)
+        actual.append(_read(heard)[0])
+    one, other = actual
     if one is None or other is None:
         return ["no answer"]
     text = difference(first.task, one, other)
@@ -162,16 +162,16 @@ def resends(bench: Bench) -> list[str]:
     for outcome, reason in (("accepted", ""), ("late", "the round is closed"), ("rejected", "conflict")):
         run = bench.run()
         digest, first = bench.pose(run, in_run(bench.simple(), run))
-        second = bench.desk.answer(run, digest)
+        second = bench.examiner.answer(run, digest)
         if first is None or second is None:
             faults.append(f"not sent again without a receipt, within {PATIENCE:g} s")
         elif not same_bytes(first, second):
             faults.append("another answer when it was sent again")
-        bench.desk.receipt(run, digest, outcome, reason)  # type: ignore[arg-type]
-        bench.desk.wait_for((ContributionBody,), run, within=0.5)  # one may have been on its way
+        bench.examiner.receipt(run, digest, outcome, reason)  # type: ignore[arg-type]
+        bench.examiner.wait_for((ContributionBody,), run, within=0.5)  # one may have been on its way
         if not bench.is_silent(run):
             faults.append(f"sent again after the receipt {outcome!r}")
-        bench.desk.end(run)
+        bench.examiner.end(run)
     return faults
 
 
@@ -179,17 +179,17 @@ def duplicates(bench: Bench) -> list[str]:
     """Duplicates: a request or a receipt that comes twice, or for nothing, changes nothing."""
     run = bench.run()
     task = in_run(bench.simple(), run)
-    bench.desk.receipt("no-such-run", "0" * 64, "unknown-run")
-    bench.desk.ask(run, task)
+    bench.examiner.receipt("no-such-run", "0" * 64, "unknown-run")
+    bench.examiner.ask(run, task)
     digest, first = bench.pose(run, task)
     if first is None:
         return ["no answer to a request that came twice"]
-    bench.desk.receipt(run, digest)
-    bench.desk.receipt(run, digest)
-    bench.desk.wait_for((ContributionBody,), run, within=1.0)
-    bench.desk.ask(run, task)
+    bench.examiner.receipt(run, digest)
+    bench.examiner.receipt(run, digest)
+    bench.examiner.wait_for((ContributionBody,), run, within=1.0)
+    bench.examiner.ask(run, task)
     faults = [] if bench.is_silent(run) else ["answered again after its receipt"]
-    bench.desk.end(run)
+    bench.examiner.end(run)
     return faults
 
 
@@ -199,10 +199,10 @@ def newest(bench: Bench) -> list[str]:
     one, two = (in_run(bench.simple(salt=salt), run) for salt in (1, 2))
     first_digest, first = bench.pose(run, one)
     second_digest, second = bench.pose(run, two)
-    bench.desk.wait_for((ContributionBody,), run, first_digest, within=0.5)
+    bench.examiner.wait_for((ContributionBody,), run, first_digest, within=0.5)
     if second is None:
         return ["no answer to the newer request"]
-    bench.desk.receipt(run, second_digest)
+    bench.examiner.receipt(run, second_digest)
     if not bench.is_silent(run, first_digest):
         faults.append("the answer to the older request was sent again")
     again = bench.pose(run, one)[1]
@@ -210,18 +210,18 @@ def newest(bench: Bench) -> list[str]:
         faults.append("no answer when the older task was asked again")
     elif not same_bytes(first, again):
         faults.append("another answer when the older task was asked again")
-    bodies = [said.body for said in (first, second, again) if said is not None]
+    bodies = [heard.body for heard in (first, second, again) if heard is not None]
     rows = {(each.rows, each.data_digest) for each in bodies if isinstance(each, ContributionBody)}
     if len(rows) > 1:
         faults.append("rows or data_digest changed within a run")
-    bench.desk.receipt(run, first_digest)
-    bench.desk.end(run)
+    bench.examiner.receipt(run, first_digest)
+    bench.examiner.end(run)
     return faults
 
 
 def whom(bench: Bench) -> list[str]:
     """Who is asked answers, and nobody else: asked, sample, without, not-asked."""
-    agent, faults = bench.desk.agent, []
+    agent, faults = bench.examiner.agent, []
     last = place_in_sample("salt", agent)
     before = f"{int(last, 16) - 1:064x}"
     cases: list[tuple[str, dict[str, Any], bool]] = [
@@ -236,24 +236,24 @@ def whom(bench: Bench) -> list[str]:
     for salt, (what, people, answers) in enumerate(cases):
         run = bench.run()
         task = in_run(bench.simple(salt=salt), run)
-        digest = bench.desk.ask(run, task, **people)
-        said = bench.desk.answer(run, digest, within=PATIENCE if answers else SILENCE)
-        if (said is not None) != answers:
+        digest = bench.examiner.ask(run, task, whom=people)
+        heard = bench.examiner.answer(run, digest, within=PATIENCE if answers else SILENCE)
+        if (heard is not None) != answers:
             faults.append(f"{what}: {'no answer' if answers else 'answered'}")
-        bench.desk.receipt(run, digest)
-        bench.desk.end(run)
+        bench.examiner.receipt(run, digest)
+        bench.examiner.end(run)
     run = bench.run()
     digest, _ = bench.pose(run, in_run(bench.simple(salt=1), run))
-    bench.desk.receipt(run, digest, "rejected", "not-asked")
-    bench.desk.wait_for((ContributionBody,), run, within=0.5)
-    bench.desk.ask(run, in_run(bench.simple(salt=2), run))
+    bench.examiner.receipt(run, digest, "rejected", "not-asked")
+    bench.examiner.wait_for((ContributionBody,), run, within=0.5)
+    bench.examiner.ask(run, in_run(bench.simple(salt=2), run))
     if not bench.is_silent(run):
-        faults.append("answers in a run that told it not-asked")
-    digest, said = bench.pose(run, in_run(bench.simple(salt=3), run), asked=[agent])
-    if said is None:
-        faults.append("told not-asked, it does not answer a request that names it")
-    bench.desk.receipt(run, digest)
-    bench.desk.end(run)
+        faults.append("answers in a run that answered not-asked")
+    digest, heard = bench.pose(run, in_run(bench.simple(salt=3), run), {"asked": [agent]})
+    if heard is None:
+        faults.append("after not-asked it does not answer a request that names it")
+    bench.examiner.receipt(run, digest)
+    bench.examiner.end(run)
     return faults
 
 
@@ -271,21 +271,21 @@ def refusals(bench: Bench) -> list[str]:
     ]
     for what, task in cases:
         run = bench.run()
-        digest, said = bench.pose(run, in_run(task, run))
-        if said is None or not isinstance(said.body, Refusal):
-            faults.append(f"{what}: {'answered' if said else 'no word'}, expected a refusal")
-        bench.desk.receipt(run, digest, "accepted", "refusal noted")
-        bench.desk.end(run)
+        digest, heard = bench.pose(run, in_run(task, run))
+        if heard is None or not isinstance(heard.body, Refusal):
+            faults.append(f"{what}: {'answered' if heard else 'no word'}, expected a refusal")
+        bench.examiner.receipt(run, digest, "accepted", "refusal noted")
+        bench.examiner.end(run)
     run = bench.run()
     unknown = in_run(Task("no-such-scheme", "level", {}), run)
-    digest = bench.desk.ask(run, unknown)
+    digest = bench.examiner.ask(run, unknown)
     if not bench.is_silent(run):
         faults.append("a scheme that it did not offer, asked of all: expected silence")
-    digest, said = bench.pose(run, unknown, asked=[bench.desk.agent])
-    if said is None or not isinstance(said.body, Refusal):
+    digest, heard = bench.pose(run, unknown, {"asked": [bench.examiner.agent]})
+    if heard is None or not isinstance(heard.body, Refusal):
         faults.append("a scheme that it does not have, asked by name: expected a refusal")
-    bench.desk.receipt(run, digest, "accepted", "refusal noted")
-    bench.desk.end(run)
+    bench.examiner.receipt(run, digest, "accepted", "refusal noted")
+    bench.examiner.end(run)
     return faults
 
 
@@ -305,30 +305,30 @@ def in_parts(bench: Bench) -> list[str]:
         long = replace(task, body={**big, "columns": {f"x{i}" * 20: Grid().to_value() for i in range(200)}})
         if limit == 2048:
             task = in_run(long, run)
-        digest = bench.desk.ask(run, task, limit=limit)
-        said = bench.desk.answer(run, digest, within=2 * PATIENCE)
+        digest = bench.examiner.ask(run, task, limit=limit)
+        heard = bench.examiner.answer(run, digest, within=2 * PATIENCE)
         if limit == 2048:
-            if said is None:
+            if heard is None:
                 faults.append("no word to a request that came as a manifest and blobs")
-        elif said is None:
+        elif heard is None:
             faults.append("no answer to a question of many counts")
         else:
-            found, why = _read(said)
+            actual, why = _read(heard)
             expected = DISCOVERY.client.contribute(task, bench.data, rng)
-            text = why if found is None else difference(task, expected, found)
+            text = why if actual is None else difference(task, expected, actual)
             faults += [f"a long answer: {text}"] if text else []
-            if len(said.payload) > 128 * 1024:
-                faults.append(f"a message of {len(said.payload)} bytes, at most 128 KiB may be sent at once")
-            elif not said.parts:
+            if len(heard.payload) > 128 * 1024:
+                faults.append(f"a message of {len(heard.payload)} bytes, at most 128 KiB may be sent at once")
+            elif not heard.parts:
                 faults.append("a long answer did not come in parts")
-        bench.desk.receipt(run, digest)
-    bench.desk.end(run)
+        bench.examiner.receipt(run, digest)
+    bench.examiner.end(run)
     return faults
 
 
 def wrong_messages(bench: Bench) -> list[str]:
     """Messages that cannot be read change nothing: the next request is answered."""
-    faults, topics = [], bench.desk.topics
+    faults, topics = [], bench.examiner.topics
     run = bench.run()
     task = in_run(bench.simple(), run)
     request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
@@ -342,53 +342,53 @@ def wrong_messages(bench: Bench) -> list[str]:
         "an empty map": b"\x80",
     }
     for what, payload in cases.items():
-        bench.desk.publish(topics.request(run), payload, retain=True)
+        bench.examiner.publish(topics.request(run), payload, retain=True)
         if not bench.is_silent(run):
             faults.append(f"{what}: an answer")
-        bench.desk.publish(topics.receipt(bench.desk.agent), payload)
-    digest, said = bench.pose(run, task)
-    if said is None:
+        bench.examiner.publish(topics.receipt(bench.examiner.agent), payload)
+    digest, heard = bench.pose(run, task)
+    if heard is None:
         faults.append("no answer to a good request after wrong ones")
-    bench.desk.receipt(run, digest)
-    bench.desk.end(run)
+    bench.examiner.receipt(run, digest)
+    bench.examiner.end(run)
     return faults
 
 
 def connections(bench: Bench) -> list[str]:
     """After a lost connection: the will, a birth; what was asked meanwhile is answered, what waits is sent again."""
     if bench.cut is None or bench.mend is None:
-        return ["left out: the agent's connection cannot be cut here (mqtts, or another road to the broker)"]
+        raise LeftOutError("the agent's connection cannot be cut here (mqtts, or another road to the broker)")
     faults = []
     run, other = bench.run(), bench.run()
     digest, first = bench.pose(run, in_run(bench.simple(), run))
-    bench.desk.forget()
+    bench.examiner.forget()
     bench.cut()
-    end = bench.desk.wait_for((AgentState,), within=2 * PATIENCE)
+    end = bench.examiner.wait_for((AgentState,), within=2 * PATIENCE)
     if end is None or not isinstance(end.body, AgentState) or end.body.status != "down":
         faults.append("no will: the broker did not say that the agent is down")
-    asked = bench.desk.ask(other, in_run(bench.simple(salt=1), other))
+    asked = bench.examiner.ask(other, in_run(bench.simple(salt=1), other))
     bench.mend()
-    if bench.desk.birth(within=2 * PATIENCE) is None:
+    if bench.examiner.birth(within=2 * PATIENCE) is None:
         faults.append("no birth after it came back")
-    if bench.desk.answer(other, asked, within=2 * PATIENCE) is None:
+    if bench.examiner.answer(other, asked, within=2 * PATIENCE) is None:
         faults.append("what was asked while it was away was not answered")
-    again = bench.desk.answer(run, digest, within=2 * PATIENCE)
+    again = bench.examiner.answer(run, digest, within=2 * PATIENCE)
     if again is None or first is None or not same_bytes(first, again):
         faults.append("the answer without a receipt was not sent again as it was")
     for name, each in ((run, digest), (other, asked)):
-        bench.desk.receipt(name, each)
-        bench.desk.end(name)
+        bench.examiner.receipt(name, each)
+        bench.examiner.end(name)
     return faults
 
 
 def private_runs(bench: Bench) -> list[str]:
     """Of a private run: the key, masks that cancel, and no answer in editions or to questions that single out."""
-    return private(bench.desk, bench.run(), bench.data, bench.schemes)
+    return private(bench.examiner, bench.run(), bench.data, bench.schemes)
 
 
 def encoding(bench: Bench) -> list[str]:
     """All messages could be read, were its own, and were published as they should."""
-    return [re.sub(r"\s+", " ", fault) for fault in dict.fromkeys(bench.desk.faults)]
+    return [re.sub(r"\s+", " ", fault) for fault in dict.fromkeys(bench.examiner.faults)]
 
 
 CHECKS: Final[dict[str, Check]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +21,12 @@ from schemas.topics import check_id
 
 @click.group()
 def conformance() -> None:
-    """Check an agent in whatever language, question by question; see docs/reference/protocol.md."""
+    """Check an agent in whatever language, question by question; see docs/reference/protocol.md.
+
+    \b
+    Examples:
+      glassfleet conformance rows
+    """
 
 
 @conformance.command()
@@ -82,7 +87,7 @@ def agent(
     check_id("fleet", fleet)
     with ended_by_sigterm(), workshop(None, "conformance") as work, _road(broker, work) as (url, cut, mend):
         from lab.conformance.checks import CHECKS, Bench
-        from lab.conformance.desk import Desk
+        from lab.conformance.examiner import Examiner
 
         unknown = sorted(set(only) - set(CHECKS))
         if unknown:
@@ -90,37 +95,41 @@ def agent(
         data = _data(work, mixed=mixed)
         places = {"broker": url[1], "fleet": fleet, "id": agent_id, "data": str(data[0]), "state": str(work / "state")}
         click.echo("the agent's part: " + ", ".join(f"{name} {text}" for name, text in places.items()), err=True)
-        desk = Desk(_link(url[0], agent_id), _topics(fleet), agent_id)
+        examiner = Examiner(_link(url[0], agent_id), _topics(fleet), agent_id)
         try:
             with _started([part.format(**places) for part in command], work / "agent.log"):
-                desk.up()
-                bench = Bench(desk, data[1], cut, mend)
+                examiner.up()
+                bench = Bench(examiner, data[1], cut, mend)
                 chosen = {name: check for name, check in CHECKS.items() if not only or name in (*only, "births")}
                 results = _performed(chosen, bench)
         finally:
-            desk.close()
-    failed = _told(results, as_json=as_json)
+            examiner.close()
+    failed = _report(results, as_json=as_json)
     if failed:
-        raise VerificationError(f"{failed} of {len(results)} checks found something: see above")
+        raise VerificationError(f"{failed} of {len(results)} checks failed: see above")
 
 
 def _performed(checks: dict[str, Callable[[Any], list[str]]], bench: Any) -> list[dict[str, Any]]:
+    from lab.conformance.examiner import LeftOutError
+
     results: list[dict[str, Any]] = []
     with progress("checks", len(checks)) as bar:
         for name, check in checks.items():
             bar.at(doing=name)
-            faults = check(bench)
-            left = [fault.removeprefix("left out: ") for fault in faults if fault.startswith("left out")]
-            outcome = "left out" if left else "fault" if faults else "ok"
+            try:
+                details = check(bench)
+                outcome = "fault" if details else "ok"
+            except LeftOutError as why:
+                outcome, details = "left out", [str(why)]
             what = " ".join((check.__doc__ or "").split())
-            results.append({"check": name, "outcome": outcome, "what": what, "details": left or faults})
+            results.append({"check": name, "outcome": outcome, "what": what, "details": details})
             bar()
-            if name == "births" and faults and not bench.schemes:
+            if name == "births" and details and not bench.schemes:
                 break
     return results
 
 
-def _told(results: list[dict[str, Any]], *, as_json: bool) -> int:
+def _report(results: list[dict[str, Any]], *, as_json: bool) -> int:
     for each in results:
         click.echo(f"{each['outcome']:<9} {each['check']:<16} {each['what']}", err=as_json)
         for detail in each["details"]:
@@ -193,19 +202,16 @@ def _started(command: list[str], log: Path) -> Iterator[None]:
     if not command:
         yield
         return
-    with log.open("wb") as output:
-        try:
-            child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603 - the user's own
-        except OSError as fault:
-            raise UsageError(f"cannot start {shlex.join(command)}: {fault.strerror}") from fault
+    from lab.processes import Process
+
+    process = Process("agent", command[1:], dict(os.environ), log, program=command[:1])
+    try:
+        process.start()
+    except OSError as fault:
+        raise UsageError(f"cannot start {shlex.join(command)}: {fault.strerror}") from fault
     try:
         yield
-        if child.poll() is not None:
-            end = log.read_text(errors="replace")[-2000:]
-            raise VerificationError(f"the agent ended by itself, with code {child.returncode}: {end}")
+        if not process.is_running:
+            raise VerificationError(f"the agent ended by itself: {log.read_text(errors='replace')[-2000:]}")
     finally:
-        child.terminate()
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
+        process.kill()

@@ -55,15 +55,15 @@ FORMULAS: Final[Mapping[tuple[str, str, str], tuple[str, str]]] = {
 """By scheme, kind and sum: what each index counts, and the formula."""
 
 
-def difference(task: Task, expected: Contribution, found: Contribution) -> str:
+def difference(task: Task, expected: Contribution, actual: Contribution) -> str:
     """Return the first thing in which an answer differs from the exact one, and its formula; empty: in nothing."""
     for name in ("kind", "rows", "nullified"):
-        if (right := getattr(expected, name)) != (given := getattr(found, name)):
+        if (right := getattr(expected, name)) != (given := getattr(actual, name)):
             return f"{name} is {given!r}, expected {right!r}"
-    if found.sums.keys() != expected.sums.keys():
-        return f"sums are {sorted(found.sums)}, expected {sorted(expected.sums)}"
+    if actual.sums.keys() != expected.sums.keys():
+        return f"sums are {sorted(actual.sums)}, expected {sorted(expected.sums)}"
     for name in sorted(expected.sums):
-        right, given = expected.sums[name], found.sums[name]
+        right, given = expected.sums[name], actual.sums[name]
         if right.shape != given.shape:
             return f"{name} has the shape {given.shape}, expected {right.shape}"
         if (right != given).any():
@@ -75,7 +75,7 @@ def difference(task: Task, expected: Contribution, found: Contribution) -> str:
                 f"{name}[{', '.join(map(str, place))}] ({cell}) is {given[tuple(place)]}, expected "
                 f"{right[tuple(place)]}; {int((right != given).sum())} of {right.size} differ; formula: {formula}"
             )
-    return _values(expected.values, found.values)
+    return _values(expected.values, actual.values)
 
 
 def _named(task: Task, axis: str, number: int) -> str:
@@ -88,11 +88,11 @@ def _named(task: Task, axis: str, number: int) -> str:
     return str(number)
 
 
-def _values(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    if expected.keys() != found.keys():
-        return f"values are {sorted(found)}, expected {sorted(expected)}"
+def _values(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
+    if expected.keys() != actual.keys():
+        return f"values are {sorted(actual)}, expected {sorted(expected)}"
     for name, right in expected.items():
-        given = found[name]
+        given = actual[name]
         same = np.array_equal(right, given) if isinstance(right, np.ndarray) else right == given
         if not same:
             return f"{name} is {given!r}, expected {right!r}"[:400]

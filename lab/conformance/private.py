@@ -16,7 +16,7 @@ from glassfleet.private.layout import Layout, layout_of
 from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
 from glassfleet.private.sums import add, question_digest
 from glassfleet.scheme import Contribution, Task
-from lab.conformance.desk import SILENCE, Desk, Said
+from lab.conformance.examiner import SILENCE, Examiner, Heard, LeftOutError
 from lab.conformance.questions import answer
 from schemas.codec import encode
 from schemas.envelope import Envelope
@@ -30,8 +30,8 @@ OTHERS = 10
 class Group:
     """The agent and ten made-up vehicles, which have no rows."""
 
-    def __init__(self, desk: Desk, terms: Terms, own: Announcement, message: bytes, keys_task: Task) -> None:
-        self.desk, self.terms, self.agent = desk, terms, own.agent
+    def __init__(self, examiner: Examiner, terms: Terms, own: Announcement, message: bytes, keys_task: Task) -> None:
+        self.examiner, self.terms, self.agent = examiner, terms, own.agent
         names = [f"{'0' if number % 2 else 'z'}-other-{number}" for number in range(OTHERS)]
         self.keys = {name: RunKey(hashlib.sha256(name.encode()).digest()) for name in names}
         founders, self.messages = {own.agent: own}, {own.agent: message}
@@ -48,7 +48,7 @@ class Group:
         self.roster = Roster(terms, 0, tuple(founders[name] for name in sorted(founders)))
         self.pairs = {name: pair_keys(key, name, self.roster) for name, key in self.keys.items()}
 
-    def ask(self, task: Task, layout: Layout, edition: Edition, *, question: str = "") -> Said | None:
+    def ask(self, task: Task, layout: Layout, edition: Edition, *, question: str = "") -> Heard | None:
         """Ask the agent in an edition."""
         question = question or question_digest(edition, task.digest, layout.digest)
         group = PrivateGroup(
@@ -56,23 +56,27 @@ class Group:
             founders=[self.messages[each.agent] for each in self.roster.founders],
         )  # fmt: skip
         packed, last = pack(encode(group.model_dump())), max(place(self.terms, each) for each in self.roster.founders)
-        told = hashlib.sha256(packed).digest()
-        rosters = Rosters(piece=128 * 1024, last=[last], digests=[told], sizes=[len(packed)])
-        digest = self.desk.ask(self.terms.run, task, digest=question, private=[], rosters=rosters, packed=packed)
-        said = self.desk.answer(self.terms.run, digest)
-        self.desk.receipt(self.terms.run, digest)
-        return said
+        known_by = hashlib.sha256(packed).digest()
+        rosters = Rosters(piece=128 * 1024, last=[last], digests=[known_by], sizes=[len(packed)])
+        digest = self.examiner.ask(
+            self.terms.run,
+            task,
+            whom={"digest": question, "private": [], "rosters": rosters, "packed": packed},
+        )
+        heard = self.examiner.answer(self.terms.run, digest)
+        self.examiner.receipt(self.terms.run, digest)
+        return heard
 
-    def opened(self, said: Said | None, task: Task, layout: Layout, edition: Edition) -> Any:
+    def opened(self, heard: Heard | None, task: Task, layout: Layout, edition: Edition) -> Any:
         """Return the sum over the edition, whose other members add nothing; or a fault as text."""
-        if said is None:
+        if heard is None:
             return "no answer"
-        if isinstance(said.body, Refusal):
-            return f"refused: {said.body.reason}"
-        assert isinstance(said.body, ContributionBody)
-        given = said.body.contribution
+        if isinstance(heard.body, Refusal):
+            return f"refused: {heard.body.reason}"
+        assert isinstance(heard.body, ContributionBody)
+        given = heard.body.contribution
         masked = given.get("sums", {}).get("masked")
-        if said.body.rows or given.get("rows") or set(given["sums"]) != {"masked"} or given.get("values"):
+        if heard.body.rows or given.get("rows") or set(given["sums"]) != {"masked"} or given.get("values"):
             return "a masked answer has 0 rows and the sum `masked` alone"
         if not isinstance(masked, np.ndarray) or masked.shape != (layout.size,) or masked.dtype != np.int64:
             return f"masked is not a line of {layout.size} int64 numbers"
@@ -83,41 +87,42 @@ class Group:
         return add([*words, masked.view(np.uint64)])
 
 
-def private(desk: Desk, run: str, data: Dataset, schemes: Sequence[str]) -> list[str]:
+def private(examiner: Examiner, run: str, data: Dataset, schemes: Sequence[str]) -> list[str]:
     """Return what is wrong; see `lab.conformance.checks`."""
     name = next((each for each in ("frt", "tree") if each in schemes), "")
     if not name or data.categories or data.y.dtype.kind != "f":
-        return ["left out: private rounds are checked over numbers, with frt or tree"]
+        raise LeftOutError("private rounds are checked over numbers, with frt or tree")
     scheme = catalogue.load(name)
     parameters = scheme.private(scheme.Parameters(support=0))  # type: ignore[attr-defined]
     nonce = hashlib.sha256(run.encode()).hexdigest()[:32]
-    terms = Terms(desk.topics.fleet, run, nonce, name, parameters_digest(parameters))
+    terms = Terms(examiner.topics.fleet, run, nonce, name, parameters_digest(parameters))
     keys_task = Task("private", "keys", terms.to_value(), nonce)
-    digest = desk.ask(run, keys_task)
-    said = desk.answer(run, digest, within=2 * SILENCE)
-    desk.receipt(run, digest)
-    if said is None or isinstance(said.body, Refusal):
-        desk.end(run)
-        return [f"left out: it takes no part in private runs ({said.body.reason if said else 'silence'})"]  # type: ignore[union-attr]
+    digest = examiner.ask(run, keys_task)
+    heard = examiner.answer(run, digest, within=2 * SILENCE)
+    examiner.receipt(run, digest)
+    if heard is None or isinstance(heard.body, Refusal):
+        examiner.end(run)
+        why = "silence" if heard is None else heard.body.model_dump()["reason"]
+        raise LeftOutError(f"it takes no part in private runs: {why}")
     try:
-        group = _met(desk, terms, keys_task, said)
+        group = _met(examiner, terms, keys_task, heard)
     except (WireError, KeyError, TypeError) as fault:
-        desk.end(run)
+        examiner.end(run)
         return [f"the announcement: {fault}"]
     faults = _asked(group, scheme, parameters, data)
-    desk.end(run)
+    examiner.end(run)
     return faults
 
 
-def _met(desk: Desk, terms: Terms, keys_task: Task, said: Said) -> Group:
-    assert isinstance(said.body, ContributionBody)
-    given = said.body.contribution
-    own = Announcement.from_value({**given["values"], "agent": desk.agent, "data_digest": said.body.data_digest})
-    if given["rows"] or given["sums"] or said.body.rows:
+def _met(examiner: Examiner, terms: Terms, keys_task: Task, heard: Heard) -> Group:
+    assert isinstance(heard.body, ContributionBody)
+    given = heard.body.contribution
+    own = Announcement.from_value({**given["values"], "agent": examiner.agent, "data_digest": heard.body.data_digest})
+    if given["rows"] or given["sums"] or heard.body.rows:
         raise WireError("malformed", "an announcement has no rows and no sums")
     if not usable_key(own.key):
         raise WireError("malformed", "the key is no X25519 key")
-    return Group(desk, terms, own, said.payload, keys_task)
+    return Group(examiner, terms, own, heard.payload, keys_task)
 
 
 def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[str]:
@@ -138,8 +143,8 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
     ):
         posed = Task(task.scheme, task.kind, task.body, group.terms.nonce)
         layout = layout_of(owner, posed)
-        said = group.ask(posed, layout, edition)
-        total = group.opened(said, posed, layout, edition)
+        heard = group.ask(posed, layout, edition)
+        total = group.opened(heard, posed, layout, edition)
         if isinstance(total, str):
             faults.append(f"{what}: {total}")
             continue
@@ -160,14 +165,14 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
         "a question that its task does not make": (smaller, "ab" * 32, ("other-layout",)),
     }
     for what, (edition, question, codes) in cases.items():
-        said = group.ask(posed, layout, edition, question=question)
-        if said is None or not isinstance(said.body, Refusal) or said.body.reason.split(":")[0] not in codes:
-            found = "no word" if said is None else getattr(said.body, "reason", "an answer")
-            faults.append(f"{what}: {found}; expected a refusal with {' or '.join(codes)}")
-    desk, run = group.desk, group.terms.run
-    digest = desk.ask(run, posed)
-    said = desk.answer(run, digest)
-    desk.receipt(run, digest)
-    if said is None or not isinstance(said.body, Refusal) or said.body.reason != "not-private":
+        heard = group.ask(posed, layout, edition, question=question)
+        if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason not in codes:
+            actual = "no word" if heard is None else getattr(heard.body, "reason", "an answer")
+            faults.append(f"{what}: {actual}; expected a refusal with {' or '.join(codes)}")
+    examiner, run = group.examiner, group.terms.run
+    digest = examiner.ask(run, posed)
+    heard = examiner.answer(run, digest)
+    examiner.receipt(run, digest)
+    if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason != "not-private":
         faults.append("a plain request in a run that was announced as private: expected a refusal with not-private")
     return faults

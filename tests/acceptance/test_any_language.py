@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1500)]
 OURS = (*PROGRAM, "agent", "--id", "{id}", "--broker", "{broker}", "--fleet", "{fleet}", "--data", "{data}",
         "--state-dir", "{state}")  # fmt: skip
 MIXED = ("--labels", "--categories", "--missing")
-INDEPENDENT = (sys.executable, "-m", "tests.independent.agent", "{broker}", "{fleet}", "{id}", "{data}")
+INDEPENDENT = (sys.executable, "-m", "tests.support.independent.agent", "{broker}", "{fleet}", "{id}", "{data}")
 QUICK = [part for check in ("refusals", "private-runs", "in-parts", "encoding") for part in ("--only", check)]
 
 
@@ -51,7 +51,7 @@ def test_agents_answer_every_question_and_bear_every_fault(agent: tuple[str, ...
 
 SPOILT = """
 import sys
-from tests.independent import agent, schemes
+from tests.support.independent import agent, schemes
 whole = schemes.tree
 def spoilt(kind, body, table, key):
     told, given = whole(kind, body, table, key)
@@ -83,7 +83,7 @@ def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: 
     processes.until(lambda: processes.note("broker-url"), broker, patience=240)
     coordinator = processes.start("coordinator", "--api-port", "0")
     processes.until(lambda: processes.note("api-url"), coordinator, patience=240)
-    independent = (sys.executable, "-m", "tests.independent.agent", processes.note("broker-url"), "fleet")
+    independent = (sys.executable, "-m", "tests.support.independent.agent", processes.note("broker-url"), "fleet")
     others = []
     for number, path in enumerate(files):
         if number < 2:

@@ -159,7 +159,7 @@ class Dashboard:
                 agents=agents,
                 vehicles=[look.vehicle(agent) for agent in agents.items],
                 counts=look.counts(),
-                unreadable=sorted(dict(self.coordinator.fleet.unreadable.known).items()),
+                unreadable=self.coordinator.fleet.unreadable(),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -191,7 +191,7 @@ class Dashboard:
 
     def _look_at_fleet(self) -> Hashable:
         # Signs of life alone are worth a new picture every ten seconds only.
-        unreadable = tuple(dict(self.coordinator.fleet.unreadable.known).items())
+        unreadable = tuple(self.coordinator.fleet.unreadable())
         return (
             self.service.is_connected,
             unreadable,

@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "payloads.json"
 
 
 @pytest.fixture(scope="module")
-def spoken() -> list[payloads.Said]:
+def spoken() -> list[payloads.Exchange]:
     return list(payloads.spoken())
 
 
@@ -43,14 +43,14 @@ def checker(schema: dict[str, Any], part: str) -> Any:
     return jsonschema.Draft202012Validator({**schema, "$ref": f"#/$defs/{part}"})
 
 
-def test_schemas_are_those_of_the_code(schema: dict[str, Any], spoken: list[payloads.Said]) -> None:
+def test_schemas_are_those_of_the_code(schema: dict[str, Any], spoken: list[payloads.Exchange]) -> None:
     assert payloads.described_all(spoken) == schema, (
         "renew: python -m deploy.site.payloads > docs/reference/payloads.json"
     )
 
 
 def test_all_that_is_said_in_runs_fits_and_nothing_that_is_damaged(
-    schema: dict[str, Any], spoken: list[payloads.Said]
+    schema: dict[str, Any], spoken: list[payloads.Exchange]
 ) -> None:
     for task, contribution in spoken:
         of_task = checker(schema, f"{task.scheme}.{task.kind}.task")

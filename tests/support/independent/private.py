@@ -13,7 +13,7 @@ import os
 import msgpack
 import numpy as np
 
-from tests.independent.encoding import Refused, digest, enc, rich
+from tests.support.independent.encoding import Refused, digest, enc, rich
 
 
 def x25519(secret, public):
@@ -68,7 +68,7 @@ class Private:
         key = x25519(self.secret, (9).to_bytes(32, "little"))
         self.own = dict.fromkeys(("anchor", "new_rows", "new_tests", "new_digest"), "") | {"totals": [], "heard": []}
         self.own |= {"key": key, "floor": 8, "left": 1, "rows": rows_tag, "era": rows_tag, "tests": "0" * 16}
-        self.said = {**self.own, "agent": agent, "data_digest": data_digest}
+        self.message = {**self.own, "agent": agent, "data_digest": data_digest}
         self.digest, self.roster, self.members, self.number = h("glassfleet-terms/1", enc(terms)), None, None, 0
 
     def place(self):
@@ -85,19 +85,19 @@ class Private:
     def meet(self, group, fleet):
         founders = []
         for message in group["founders"]:
-            said = rich(msgpack.unpackb(message))
+            message = rich(msgpack.unpackb(message))
             values = {
-                **said["body"]["contribution"]["values"],
-                "data_digest": said["body"]["data_digest"],
-                "agent": said["agent"],
+                **message["body"]["contribution"]["values"],
+                "data_digest": message["body"]["data_digest"],
+                "agent": message["agent"],
             }
-            if said["fleet"] != fleet or said["run"] != self.terms["run"]:
-                raise Refused(f"bad-member: {said['agent']}")
+            if message["fleet"] != fleet or message["run"] != self.terms["run"]:
+                raise Refused(f"bad-member: {message['agent']}")
             founders.append(values)
         ids = [each["agent"] for each in founders]
         if ids != sorted(set(ids)) or len({each["key"] for each in founders}) < len(ids):
             raise Refused("bad-member")
-        if self.said not in founders:
+        if self.message not in founders:
             raise Refused("not-member")
         if group["totals"]:
             raise Refused("single-out")  # it knows no earlier run: others' would have to be looked into
@@ -127,7 +127,7 @@ class Private:
             raise Refused("too-few")
         self.number, self.members = number, members
 
-    def mask(self, task, group, told):
+    def mask(self, task, group, counted):
         parameters = task["body"].get("parameters", {})
         known = task["scheme"] == "domain" or (
             task["scheme"] == self.terms["scheme"] and digest(parameters) == self.terms["parameters"]
@@ -135,7 +135,7 @@ class Private:
         if not known or task.get("nonce") != self.terms["nonce"] or task["body"].get("max_rows_each"):
             raise Refused("not-private")
         edition = h("glassfleet-edition/1", enc([self.roster, self.number, self.members]))
-        sums, task_digest = told["sums"], bytes.fromhex(digest(task))
+        sums, task_digest = counted["sums"], bytes.fromhex(digest(task))
         layout = hashlib.sha256(
             enc({"kind": task["kind"], "shapes": [[n, list(sums[n].shape)] for n in sorted(sums)]})
         ).digest()
@@ -143,13 +143,13 @@ class Private:
         if question != group["question"]:
             raise Refused("other-layout")
         words = (
-            np.concatenate([[told["rows"], int(told["rows"] > 0)], *(sums[n].ravel() for n in sorted(sums))])
+            np.concatenate([[counted["rows"], int(counted["rows"] > 0)], *(sums[n].ravel() for n in sorted(sums))])
             .astype("<i8")
             .view("<u8")
         )
         for other in [each for each in self.members if each != self.agent]:
             low, high = sorted([self.agent.encode(), other.encode()])
-            said = b"glassfleet-mask/1\x00" + edition + task_digest + len(low).to_bytes(2, "big") + low + high
-            stream = chacha20(hmac.digest(self.pairs[other], said, "sha256"), len(words))
+            message = b"glassfleet-mask/1\x00" + edition + task_digest + len(low).to_bytes(2, "big") + low + high
+            stream = chacha20(hmac.digest(self.pairs[other], message, "sha256"), len(words))
             words = words + stream if self.agent.encode() == low else words - stream
         return {"kind": task["kind"], "rows": 0, "sums": {"masked": words.view("<i8")}, "values": {}, "nullified": 0}

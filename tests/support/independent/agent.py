@@ -1,4 +1,4 @@
-"""A vehicle in plain Python: ``python -m tests.independent.agent BROKER FLEET ID DATA.csv``.
+"""A vehicle in plain Python: ``python -m tests.support.independent.agent BROKER FLEET ID DATA.csv``.
 
 It imports nothing of Glassfleet, and was written from the pages alone. msgpack, paho and numpy are all that it needs.
 """
@@ -21,10 +21,10 @@ from urllib.parse import unquote, urlsplit
 import msgpack
 import paho.mqtt.client as mqtt
 
-from tests.independent.encoding import Refused, enc, pack, rich, unpack
-from tests.independent.private import Private
-from tests.independent.rows import Table, discovery
-from tests.independent.schemes import frt, tree
+from tests.support.independent.encoding import Refused, enc, pack, rich, unpack
+from tests.support.independent.private import Private
+from tests.support.independent.rows import Table, discovery
+from tests.support.independent.schemes import frt, tree
 
 PART = 100_000
 LIMIT = 128 * 1024
@@ -40,7 +40,7 @@ def kept_secret(agent):
 
 class Agent:
     def __init__(self, url, fleet, agent, table):
-        self.fleet, self.id, self.table, self.inbox = fleet, agent, table, queue.Queue()
+        self.fleet, self.id, self.table, self.incoming = fleet, agent, table, queue.Queue()
         self.secret, self.incarnation, self.started = kept_secret(agent), os.urandom(8).hex(), time.time()
         self.runs, self.wanted, self.seen, self.born, self.due, self.online = {}, {}, "", 0.0, False, False
         self.mine, self.prefix = f"gf/1/{fleet}/agent/{agent}/", f"gf/1/{fleet}/"
@@ -49,9 +49,11 @@ class Agent:
         if at.username:
             self.client.username_pw_set(unquote(at.username), unquote(at.password or ""))
         self.client.will_set(self.mine + "state", self.state("down"), 1, retain=True)
-        self.client.on_connect = lambda *_: self.inbox.put(("up", b"", False))
-        self.client.on_disconnect = lambda *_: self.inbox.put(("down", b"", False))
-        self.client.on_message = lambda _, __, message: self.inbox.put((message.topic, message.payload, message.retain))
+        self.client.on_connect = lambda *_: self.incoming.put(("up", b"", False))
+        self.client.on_disconnect = lambda *_: self.incoming.put(("down", b"", False))
+        self.client.on_message = lambda _, __, message: self.incoming.put(
+            (message.topic, message.payload, message.retain)
+        )
         self.client.reconnect_delay_set(1, 3)
         self.client.connect_async(at.hostname, at.port or 1883, keepalive=10)
         self.client.loop_start()
@@ -92,7 +94,7 @@ class Agent:
     def loop(self):
         while True:
             try:
-                self.take(*self.inbox.get(timeout=0.1))
+                self.take(*self.incoming.get(timeout=0.1))
             except queue.Empty:
                 pass
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, msgpack.exceptions.UnpackException):
@@ -125,24 +127,24 @@ class Agent:
         elif topic.endswith("/request") and not payload:
             self.runs.pop(topic.split("/")[-2], None)
         elif payload:
-            said = rich(msgpack.unpackb(payload))
-            if said["v"] != 1 or said["fleet"] != self.fleet or len(said) > 11:
+            message = rich(msgpack.unpackb(payload))
+            if message["v"] != 1 or message["fleet"] != self.fleet or len(message) > 11:
                 raise ValueError("not for us")
-            if topic == self.prefix + "coordinator/state" and said["body"]["status"] == "up":
-                if said["body"]["incarnation"] != self.seen:
-                    self.seen = said["body"]["incarnation"]
+            if topic == self.prefix + "coordinator/state" and message["body"]["status"] == "up":
+                if message["body"]["incarnation"] != self.seen:
+                    self.seen = message["body"]["incarnation"]
                     self.birth()
             elif topic == self.mine + "receipt":
-                self.receipt(said["body"])
-            elif topic.endswith("/request") and said["kind"] == "manifest":
-                self.wanted[said["body"]["digest"]] = (
-                    said["body"],
+                self.receipt(message["body"])
+            elif topic.endswith("/request") and message["kind"] == "manifest":
+                self.wanted[message["body"]["digest"]] = (
+                    message["body"],
                     {},
                     lambda content: self.request(rich(msgpack.unpackb(content))),
                 )
-                self.client.subscribe(f"{self.prefix}blob/{said['body']['digest']}/+", 1)
-            elif topic.endswith(f"/{said['run']}/request") and said["kind"] == "request":
-                self.request(said)
+                self.client.subscribe(f"{self.prefix}blob/{message['body']['digest']}/+", 1)
+            elif topic.endswith(f"/{message['run']}/request") and message["kind"] == "request":
+                self.request(message)
 
     def blob(self, topic, payload):
         name, index = topic.split("/")[-2:]
@@ -161,8 +163,8 @@ class Agent:
             run["ended"].add(body["task_digest"])
             run["outside"] |= body["reason"] in ("not-asked", "left-out")
 
-    def request(self, said):
-        body, name, task = said["body"], said["run"], said["body"]["task"]
+    def request(self, message):
+        body, name, task = message["body"], message["run"], message["body"]["task"]
         run = self.runs.setdefault(
             name, {"sending": {}, "kept": {}, "ended": set(), "outside": False, "time": 0.0, "private": None}
         )
@@ -176,40 +178,40 @@ class Agent:
             return
         if task["scheme"] not in ("domain", "private", "frt", "tree") and named is None:
             return
-        if body["task_digest"] in run["ended"] or said["time"] < run["time"]:
+        if body["task_digest"] in run["ended"] or message["time"] < run["time"]:
             return
         if body.get("rosters") and run["private"] and run["private"].group(body["private"]) is None:
-            self.fetch_roster(said, body["rosters"], run["private"].place())
+            self.fetch_roster(message, body["rosters"], run["private"].place())
             return
-        run["time"] = said["time"]
+        run["time"] = message["time"]
         run["sending"] = {key: each for key, each in run["sending"].items() if key == body["task_digest"]}
         kept = run["kept"].get(body["task_digest"])
         if kept is None or kept["refused"]:
-            kept = run["kept"][body["task_digest"]] = self.answer(name, run, said, body, task)
+            kept = run["kept"][body["task_digest"]] = self.answer(name, run, message, body, task)
         run["sending"][body["task_digest"]] = kept
         if kept["refused"]:
             self.send(kept)
 
-    def fetch_roster(self, said, rosters, place):
+    def fetch_roster(self, message, rosters, place):
         at = next((at for at, last in enumerate(rosters["last"]) if last >= place), None)
         if at is not None:
             name, count = rosters["digests"][at].hex(), -(-rosters["sizes"][at] // rosters["piece"])
 
             def use(content):
                 private = [rich(msgpack.unpackb(content))]
-                self.request({**said, "body": {**said["body"], "private": private, "rosters": None}})
+                self.request({**message, "body": {**message["body"], "private": private, "rosters": None}})
 
             self.wanted[name] = ({"count": count}, {}, use)
             self.client.subscribe(f"{self.prefix}blob/{name}/+", 1)
 
-    def answer(self, name, run, said, body, task):
-        head = {"run": name, "round": said["round"], "attempt": said["attempt"], "scheme": task["scheme"]}
+    def answer(self, name, run, message, body, task):
+        head = {"run": name, "round": message["round"], "attempt": message["attempt"], "scheme": task["scheme"]}
         try:
-            told, given = self.computed(name, run, body, task)
+            counted, given = self.computed(name, run, body, task)
             data = hmac.new(self.secret, name.encode(), "sha256").hexdigest()
             contribution = {
                 "task_digest": body["task_digest"],
-                "rows": told,
+                "rows": counted,
                 "data_digest": data,
                 "contribution": given,
             }
@@ -245,10 +247,10 @@ class Agent:
         if scheme == "domain":
             if task["kind"] != "histogram":
                 raise Refused(f"no question of discovery: {task['kind']}")
-            told, given = discovery(task["body"], run["table"])
+            counted, given = discovery(task["body"], run["table"])
         else:
-            told, given = {"frt": frt, "tree": tree}[scheme](task["kind"], task["body"], run["table"], key)
-        return (told, given) if private is None else (0, private.mask(task, group, given))
+            counted, given = {"frt": frt, "tree": tree}[scheme](task["kind"], task["body"], run["table"], key)
+        return (counted, given) if private is None else (0, private.mask(task, group, given))
 
     def send(self, each):
         each["due"] = time.monotonic() + each["wait"] * (1.0 - 0.5 * random.random())
@@ -259,11 +261,11 @@ class Agent:
         if len(payload) <= LIMIT:
             self.client.publish(topic, payload, 1)
             return
-        packed, said = pack(payload), msgpack.unpackb(payload)
+        packed, message = pack(payload), msgpack.unpackb(payload)
         pieces = [packed[at : at + PART] for at in range(0, len(packed), PART)]
         for index, piece in enumerate(pieces):
             part = {"digest": hashlib.sha256(packed).hexdigest(), "index": index, "count": len(pieces), "data": piece}
-            self.client.publish(topic, self.envelope("part", part, said["run"]), 1)
+            self.client.publish(topic, self.envelope("part", part, message["run"]), 1)
 
 
 if __name__ == "__main__":

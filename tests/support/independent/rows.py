@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.independent.encoding import Refused
+from tests.support.independent.encoding import Refused
 
 
 class Table:
@@ -121,7 +121,7 @@ class Rows:
                 raise Refused(f"column {each['name']!r} has empty cells here")
             own.append(x if chosen is None else x[chosen])
         y = table.columns[target] if chosen is None else table.columns[target][chosen]
-        self.told = len(y)
+        self.counted = len(y)
         if "label" in domain:
             y = np.array([domain["classes"].index(c) if c in domain["classes"] else -1 for c in y.tolist()])
             own, y = [x[y >= 0] for x in own], y[y >= 0]
@@ -362,11 +362,11 @@ def discovery(body, table):
         if what == "labels" and body.get("labels"):
             if table.target not in table.texts and body["labels"] is True:
                 raise Refused("the target is a number here")
-            told = (
+            counted = (
                 np.unique(table.columns[table.target], return_counts=True) if table.target in table.texts else ([], [])
             )
-            enough = [(str(t), int(n)) for t, n in zip(*told, strict=True) if n >= m]
-            hidden += len(told[0]) - len(enough)
+            enough = [(str(t), int(n)) for t, n in zip(*counted, strict=True) if n >= m]
+            hidden += len(counted[0]) - len(enough)
             values = {"labels": [t for t, _ in enough], "label_rows": np.array([n for _, n in enough], np.int64)}
         if what == "categories" and body.get("categories"):
             values["categories"] = {}

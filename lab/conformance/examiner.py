@@ -6,7 +6,7 @@ import hashlib
 import queue
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +38,12 @@ PATIENCE = 20.0
 """Seconds to wait for what must come."""
 
 
+class LeftOutError(Exception):
+    """A check cannot be made here; the text says why."""
+
+
 @dataclass(frozen=True)
-class Said:
+class Heard:
     """One message of the agent, its parts joined."""
 
     body: Body
@@ -49,7 +53,7 @@ class Said:
     parts: int = 0
 
 
-class Desk:
+class Examiner:
     """Publishes as a coordinator does; raises UsageError where another one is up in the fleet.
 
     Parameters
@@ -65,7 +69,7 @@ class Desk:
         self.incarnation = secrets.token_hex(8)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._assembler, self._parts = Assembler(), 0
-        self._said: list[Said] = []
+        self._heard: list[Heard] = []
         self._times = time.time()
         self._blobs: dict[str, tuple[str, ...]] = {}
         self._transport = PahoTransport(link)
@@ -94,10 +98,11 @@ class Desk:
         """Publish anything."""
         self._transport.publish(topic, payload, retain=retain)
 
-    def ask(self, run: str, task: Task, *, limit: int = 128 * 1024, **whom: Any) -> str:
+    def ask(self, run: str, task: Task, *, limit: int = 128 * 1024, whom: Mapping[str, Any] | None = None) -> str:
         """Open a round; returns the digest of the task. `packed` is a blob that the request names."""
-        digest, packed = whom.pop("digest", None) or task.digest, whom.pop("packed", b"")
-        request = Request(task=task.to_value(), task_digest=digest, remaining=60.0, **whom)
+        people = dict(whom or {})
+        digest, packed = people.pop("digest", None) or task.digest, people.pop("packed", b"")
+        request = Request(task=task.to_value(), task_digest=digest, remaining=60.0, **people)
         self._times += 0.01
         envelope = Envelope(self.topics.fleet, request, run=run, scheme=task.scheme, round=1, time=self._times)
         retained = frames_for_request(envelope, self.topics, limit)
@@ -124,35 +129,35 @@ class Desk:
     def forget(self) -> None:
         """Forget what came so far."""
         self._hear(0.0)
-        self._said.clear()
+        self._heard.clear()
 
     def wait_for(
         self, kinds: tuple[type[Body], ...], run: str = "", digest: str = "", *, within: float = PATIENCE
-    ) -> Said | None:
+    ) -> Heard | None:
         """Return the next message of these kinds, of a run and task if they are given; None: none came."""
         end = time.monotonic() + within
         while True:
-            for said in self._said:
-                same = not digest or getattr(said.body, "task_digest", "") == digest
-                if isinstance(said.body, kinds) and (not run or said.run == run) and same:
-                    self._said.remove(said)
-                    return said
+            for heard in self._heard:
+                same = not digest or getattr(heard.body, "task_digest", "") == digest
+                if isinstance(heard.body, kinds) and (not run or heard.run == run) and same:
+                    self._heard.remove(heard)
+                    return heard
             left = end - time.monotonic()
             if left <= 0:
                 return None
             self._hear(min(left, 0.2))
 
-    def answer(self, run: str, digest: str, *, within: float = PATIENCE) -> Said | None:
+    def answer(self, run: str, digest: str, *, within: float = PATIENCE) -> Heard | None:
         """Return the agent's answer or refusal; None: none came."""
         return self.wait_for((ContributionBody, Refusal), run, digest, within=within)
 
-    def birth(self, *, within: float = PATIENCE) -> Said | None:
+    def birth(self, *, within: float = PATIENCE) -> Heard | None:
         """Return the agent's next birth; None: none came."""
         end = time.monotonic() + within
         while (left := end - time.monotonic()) > 0:
-            said = self.wait_for((AgentState,), within=left)
-            if said is not None and isinstance(said.body, AgentState) and said.body.status == "up":
-                return said
+            heard = self.wait_for((AgentState,), within=left)
+            if heard is not None and isinstance(heard.body, AgentState) and heard.body.status == "up":
+                return heard
         return None
 
     def _hear(self, seconds: float) -> None:
@@ -186,7 +191,7 @@ class Desk:
         except WireError as fault:
             self.faults.append(f"a message that cannot be read: {fault}")
             return
-        self._said.append(Said(envelope.body, envelope.run, message.payload, message.retained, parts))
+        self._heard.append(Heard(envelope.body, envelope.run, message.payload, message.retained, parts))
 
     def _check_alone(self, payload: bytes) -> None:
         try:
@@ -202,7 +207,7 @@ def in_run(task: Task, run: str) -> Task:
     return replace(task, nonce=hashlib.sha256(run.encode()).hexdigest()[:32])
 
 
-def same_bytes(one: Said, other: Said) -> bool:
+def same_bytes(one: Heard, other: Heard) -> bool:
     """Whether two messages hold the same answer."""
     return encode(one.body.model_dump()) == encode(other.body.model_dump())
 

@@ -15,9 +15,9 @@ import msgpack
 import numpy as np
 import pytest
 
-from tests.independent import rows, schemes
-from tests.independent.encoding import enc, pack, rich, unpack
-from tests.independent.private import chacha20, x25519
+from tests.support.independent import rows, schemes
+from tests.support.independent.encoding import enc, pack, rich, unpack
+from tests.support.independent.private import chacha20, x25519
 
 FOLDER = Path(__file__).parents[2] / "docs/reference/vectors"
 VECTORS = json.loads((FOLDER / "vectors.json").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def content(text: str) -> bytes:
 
 def test_it_imports_nothing_of_ours():
     allowed = {"pathlib", "csv", "hashlib", "hmac", "math", "os", "queue", "random", "sys", "time", "urllib", "zlib"}
-    for path in Path(__file__).parent.glob("*.py"):
+    for path in (Path(__file__).parents[1] / "support/independent").glob("*.py"):
         if path.name.startswith(("test_", "__init__")):
             continue
         names = set()
@@ -52,7 +52,7 @@ def test_it_imports_nothing_of_ours():
                 names |= {each.name.split(".")[0] for each in node.names}
             if isinstance(node, ast.ImportFrom):
                 names.add(".".join((node.module or "").split(".")[:2]))
-        assert names <= allowed | {"urllib.parse", "msgpack", "numpy", "paho", "tests.independent"}, path.name
+        assert names <= allowed | {"urllib.parse", "msgpack", "numpy", "paho", "tests.support"}, path.name
 
 
 @pytest.mark.parametrize("case", VECTORS["codec"], ids=lambda case: case["what"])
@@ -71,9 +71,9 @@ def test_packing_and_hashes() -> None:
     assert np.rint(ties["numbers"]).tolist() == ties["rounded"]
     (case,) = VECTORS["hashes"]
     columns = [np.array(list(map(float, line))) for line in zip(*case["inputs"], strict=True)]
-    found = rows.hashes([*columns, np.array(list(map(float, case["target"])))])
-    assert [f"{each:016x}" for each in found.tolist()] == case["hashes"]
-    assert ((found >> np.uint64(11)).astype(float) < 0.5 * 2.0**53).tolist() == case["held_out"]
+    result = rows.hashes([*columns, np.array(list(map(float, case["target"])))])
+    assert [f"{each:016x}" for each in result.tolist()] == case["hashes"]
+    assert ((result >> np.uint64(11)).astype(float) < 0.5 * 2.0**53).tolist() == case["held_out"]
 
 
 def test_condensing() -> None:
@@ -102,15 +102,15 @@ def test_questions(case: dict[str, Any]) -> None:
     assert enc(task) == written
     key = bytes.fromhex(case.get("key", ""))
     if task["scheme"] == "domain":
-        _, found = rows.discovery(task["body"], table)
+        _, result = rows.discovery(task["body"], table)
     else:
-        _, found = {"frt": schemes.frt, "tree": schemes.tree}[task["scheme"]](task["kind"], task["body"], table, key)
+        _, result = {"frt": schemes.frt, "tree": schemes.tree}[task["scheme"]](task["kind"], task["body"], table, key)
     expected = rich(msgpack.unpackb(content(case["answer"])))
     for name, right in expected["sums"].items():
-        given = found["sums"][name]
+        given = result["sums"][name]
         assert given.shape == right.shape, name
         assert np.array_equal(given, right), (name, np.argwhere(given != right)[0].tolist())
-    assert enc(found) == enc(expected)
+    assert enc(result) == enc(expected)
 
 
 def test_keys_and_streams_of_private_runs() -> None:

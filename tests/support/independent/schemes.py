@@ -9,8 +9,8 @@ It imports nothing of Glassfleet, and was written from the pages alone.
 
 import numpy as np
 
-from tests.independent.encoding import Refused
-from tests.independent.rows import Rows, cell, grid, histogram, pairs, weighed
+from tests.support.independent.encoding import Refused
+from tests.support.independent.rows import Rows, cell, grid, histogram, pairs, weighed
 
 
 def frt(kind, body, table, key):
@@ -40,20 +40,20 @@ def frt(kind, body, table, key):
         depth.append(depth[above] + 1)
     support, order, m = p.get("support", 0), p["order"], len(nodes)
     k = (f if order else 0) + 2
-    told = max(support, k)
+    counted = max(support, k)
     sums, nullified = {}, 0
     if kind == "columns":
         sums["rows"] = histogram([*x[:, different], y[different]], 256)
     elif kind == "support" and "common" in body:
         layers = [different] + [different & (cell(y if c == f else x[c], 256) != at) for c, at in body["common"]]
-        least = [told] + [max(3, support)] * len(body["common"])
+        least = [counted] + [max(3, support)] * len(body["common"])
         lines = [[min(int((layer & there).sum()), most) for there in (w[n] >= 1 / 64, (w[n] > 0) & (w[n] < 1 / 64))]
                  for n in nodes for layer, most in zip(layers, least, strict=True)]  # fmt: skip
         sums["rows"] = np.array(lines, np.int64).reshape(-1, 2)
     elif kind == "support":
         cells = [[[int(((np.rint((w[n] * 2.0**bits) * degree(i, j)) > 0) & different).sum()) * (i not in used[n])
                    for j in range(t)] for i in range(f)] for n in nodes]  # fmt: skip
-        sums["rows"] = np.minimum(np.array(cells, np.int64), told)
+        sums["rows"] = np.minimum(np.array(cells, np.int64), counted)
     elif kind == "level":
         held = body.get("held", np.zeros((m, f), bool))
         cells, own = np.zeros((5, m, f, t), np.int64), np.zeros((4, m), np.int64)
@@ -109,7 +109,7 @@ def frt(kind, body, table, key):
         sums = {"ws": ws, "wq": wq}
     else:
         raise Refused(f"no question of frt: {kind}")
-    return rows.told, {"kind": kind, "rows": rows.count, "sums": sums, "values": {}, "nullified": nullified}
+    return rows.counted, {"kind": kind, "rows": rows.count, "sums": sums, "values": {}, "nullified": nullified}
 
 
 def exponential(x):
@@ -184,20 +184,23 @@ def tree(kind, body, table, key):
         numbers = [at for at, each in enumerate(rows.inputs) if each["is"] != "feature" or not each.get("categories")]
         t = rows.y[None] if not classes else np.array([rows.y == c for c in range(1, classes)], float)
         there = np.array([rows.own[at] == c for at, c in texts]).astype(np.int64)
-        told = [np.ones((1, n)), *([t] if len(texts) > 256 else [t, np.minimum(np.array(rows.scaled)[numbers], 1.0)])]
+        counted = [
+            np.ones((1, n)),
+            *([t] if len(texts) > 256 else [t, np.minimum(np.array(rows.scaled)[numbers], 1.0)]),
+        ]
         sums["categories"] = (
-            there @ np.concatenate([grid(each, 20) if i else each.astype(np.int64) for i, each in enumerate(told)]).T
+            there @ np.concatenate([grid(each, 20) if i else each.astype(np.int64) for i, each in enumerate(counted)]).T
         )
         if len(texts) <= 256:
             sums["categories"] = np.concatenate([sums["categories"], there @ there.T], axis=1)
-            sums["numbers"] = pairs(np.concatenate([np.ones((1, n)), told[2], t])).sum(axis=1).astype(np.int64)
-        return rows.told, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
+            sums["numbers"] = pairs(np.concatenate([np.ones((1, n)), counted[2], t])).sum(axis=1).astype(np.int64)
+        return rows.counted, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
     if kind == "scan":
         z = np.concatenate([np.ones((1, n)), x, y])
         sums["histogram"] = histogram(x, 512)
         sums["gram"] = np.array([weighed(np.ones(len(part)), pairs(z[:, part])) for part in parts])
         sums["rows"] = np.array([len(part) for part in parts], np.int64)
-        return rows.told, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
+        return rows.counted, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
     inputs = x[body["regressors"]] if body["regressors"] else np.zeros((0, n))
     z, k, lines = np.concatenate([np.ones((1, n)), inputs]), 1 + len(inputs), body["coefficients"]
     if kind == "newton":
@@ -236,7 +239,7 @@ def tree(kind, body, table, key):
             "errors": np.array(errors).T,
         }
         sums = {name: np.array(each, np.int64) for name, each in sums.items()}
-        return rows.told, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
+        return rows.counted, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
     grown = Grown(body["tree"], x)
     r = np.minimum(np.maximum(grown.blend(y.copy(), lines, inputs, -1.0), -2.0), 2.0)
     if kind == "ramps":
@@ -287,4 +290,4 @@ def tree(kind, body, table, key):
             sums |= {"scores": scores, "slopes": slopes, "means": means}
     else:
         raise Refused(f"no question of tree: {kind}")
-    return rows.told, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
+    return rows.counted, {"kind": kind, "rows": n, "sums": sums, "values": {}, "nullified": 0}
