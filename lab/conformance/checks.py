@@ -291,13 +291,14 @@ def refusals(bench: Bench) -> list[str]:
 
 def in_parts(bench: Bench) -> list[str]:
     """Parts: a request in parts is read, and a long answer comes in parts."""
-    faults = []
-    columns = sorted([*bench.data.features, *([] if bench.data.y.dtype.kind != "f" else [bench.data.target])])
-    columns = [name for name in columns if name not in bench.data.categories]
-    if np.isnan(bench.data.X).any():
-        columns = [name for name in columns if not np.isnan(bench.data.X[:, bench.data.features.index(name)]).any()]
+    faults, data = [], bench.data
+    features, is_number = data.features, data.y.dtype.kind == "f"
+    columns = sorted([*features, *([] if not is_number else [data.target])])
+    columns = [name for name in columns if name not in data.categories]
+    if np.isnan(data.X).any():
+        columns = [name for name in columns if not np.isnan(data.X[:, features.index(name)]).any()]
     grids = {name: Grid(-50.0, 50.0 + place, 2**16, 2**15, 2**15).to_value() for place, name in enumerate(columns)}
-    big = {"columns": grids, "target": bench.data.target, "min_count": 0, "round": 1}
+    big = {"columns": grids, "target": data.target, "min_count": 0, "round": 1}
     run = bench.run()
     task = in_run(Task("domain", "histogram", big), run)
     rng = np.random.default_rng(0)
@@ -314,7 +315,7 @@ def in_parts(bench: Bench) -> list[str]:
             faults.append("no answer to a question of many counts")
         else:
             actual, why = _read(heard)
-            expected = DISCOVERY.client.contribute(task, bench.data, rng)
+            expected = DISCOVERY.client.contribute(task, data, rng)
             text = why if actual is None else difference(task, expected, actual)
             faults += [f"a long answer: {text}"] if text else []
             if len(heard.payload) > 128 * 1024:

@@ -46,6 +46,7 @@ def computed() -> dict[str, Any]:
         terms, 0, tuple(Announcement(agent, keys[agent].public, **announced[agent]) for agent in IDS), renews=True
     )
     edition = roster.first()
+    total = edition.total
     pairs = {agent: pair_keys(keys[agent], agent, roster) for agent in IDS}
     layout = Layout("weights", (("wq", (2,)), ("ws", (2, 1))))
     numbers = np.random.default_rng(0).integers(-(2**40), 2**40, (len(IDS), layout.size))
@@ -64,7 +65,7 @@ def computed() -> dict[str, Any]:
             for agent, each in announced.items()
         },
         "anchor": roster.anchor,
-        "total": {"members": edition.total.to_value()["members"], "digest": edition.total.digest.hex()},
+        "total": {"members": total.to_value()["members"], "digest": total.digest.hex()},
         "roster_digest": roster.digest.hex(),
         "edition_digest": edition.digest.hex(),
         "task_digest": TASK,
