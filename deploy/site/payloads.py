@@ -52,7 +52,7 @@ def described_all(spoken_so_far: Iterable[Exchange]) -> Schema:
         answers[task.scheme, task.kind].append(contribution.to_value())
     arrays: dict[str, Schema] = {}
     for (scheme, kind), values in sorted(tasks.items()):
-        fixed = {"scheme": {"const": scheme}, "kind": {"const": kind}, "nonce": {"type": "string"}}
+        fixed: dict[str, Any] = {"scheme": {"const": scheme}, "kind": {"const": kind}, "nonce": {"type": "string"}}
         fixed["body"] = described([value["body"] for value in values], arrays, scheme)
         if scheme not in _SPECIAL:
             fixed["body"]["properties"]["max_rows_each"] = {"type": "integer", "minimum": 0}
@@ -151,7 +151,7 @@ def _discovered(parameters: DiscoveryParameters, fleet: Mapping[str, Dataset], s
 def _of_discovery() -> Iterator[Exchange]:
     spoken_so_far: list[Exchange] = []
     for purpose in ("regression", "classification"):
-        bench = Bench.of(catalogue.load("tree"), None, purpose)  # type: ignore[arg-type]
+        bench = Bench.of(catalogue.load("tree"), None, purpose)
         features, classes = bench.domain.names, purpose == "classification"
         either = DiscoveryParameters(features=features, target="quality", either=True)
         _discovered(either, bench.fleet, spoken_so_far)
@@ -175,7 +175,7 @@ def _of_private_runs() -> Iterator[Exchange]:
 
     for purpose in ("regression", "classification"):
         name = "frt" if purpose == "regression" else "frbc"
-        bench = Bench.of(catalogue.load(name), catalogue.load(name).Parameters(), purpose)  # type: ignore[arg-type]
+        bench = Bench.of(catalogue.load(name), catalogue.load(name).Parameters(), purpose)
         learned = bench.outcome(bench.parameters).model
         model, lines = learned.to_document(), lines_of(learned) if purpose == "regression" else 0
         worse = dict.fromkeys(("champion", "constant", "local"), 0.05)
@@ -240,7 +240,7 @@ _BY_NAME = frozenset({"columns", "categories", "worse_by"})
 def _array(kind: str, arrays: dict[str, Schema]) -> str:
     _, dtype, ndim = kind.split()
     name = f"array{dtype.translate({ord('<'): '-', ord('|'): '-'})}-{ndim}"
-    fields = {
+    fields: dict[str, Schema] = {
         "__nd__": {"const": dtype},
         "shape": {"type": "array", "items": {"type": "integer"}, "minItems": int(ndim), "maxItems": int(ndim)},
         "data": {"type": "string", "format": "binary"},
@@ -255,7 +255,7 @@ def _map(fields: Mapping[str, Schema], required: Any) -> Schema:
 
 def _answer(values: Sequence[Any], kind: str, arrays: dict[str, Schema], scheme: str) -> Schema:
     count = {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**31}
-    fields = {
+    fields: dict[str, Schema] = {
         "kind": {"const": kind},
         "rows": count,
         "sums": described([value["sums"] for value in values], arrays, scheme),

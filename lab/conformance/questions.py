@@ -86,15 +86,15 @@ def questions(data: Dataset, offered: tuple[str, ...]) -> Iterator[Question]:
                 break
     assert domain is not None
     for scheme_name in (name for name in ("frt", "tree") if name in offered):
-        scheme = catalogue.load(scheme_name)
+        scheme: Any = catalogue.load(scheme_name)
         for name, update in _runs(scheme_name, domain).items():
-            parameters = scheme.Parameters(**update)
+            chosen = scheme.Parameters(**update)
             if update.get("support"):
-                parameters = scheme.private(parameters)
+                chosen = scheme.private(chosen)
             try:
-                first = scheme.server.start(parameters, domain, 0)
+                first = scheme.server.start(chosen, domain, 0)
                 for one in _asked(f"{scheme_name}, {name}", scheme, first, data):
-                    yield replace(one, exact=parameters.group_rows == 1)
+                    yield replace(one, exact=chosen.group_rows == 1)
             except RunFailedError:
                 continue  # these rows give no model; what was asked stands
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from lab.conformance import vectors
+from lab.conformance.questions import FOLDER as VECTORS
 from schemas.parts import unpack
 
-FOLDER = Path(__file__).parents[2] / vectors.FOLDER
+FOLDER = Path(__file__).parents[2] / VECTORS
 
 
 def unpacked(case: dict[str, Any]) -> dict[str, Any]:
