@@ -75,6 +75,10 @@ COMMANDS = {
         "lab.chaos.command:chaos",
         "Break a fleet in every way, and check that nothing is lost or counted twice.",
     ),
+    "conformance": (
+        "lab.conformance.command:conformance",
+        "Check an agent in whatever language against the protocol.",
+    ),
     "papers": ("lab.papers.command:papers", "Make the papers' tables and figures, printed value beside ours."),
     "datasets": (
         "lab.datasets.command:datasets",

@@ -22,7 +22,19 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import Cancel, ClearRequest, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
+from coordinator.engine import (
+    Cancel,
+    ClearRequest,
+    Effect,
+    Engine,
+    Event,
+    RunState,
+    SendReceipt,
+    Start,
+    Tick,
+    standing,
+    wakes_at,
+)
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
@@ -30,6 +42,8 @@ from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages.decoder import (
+    UNKNOWN_TASK,
+    BadBirth,
     Birth,
     ClearedRequest,
     Death,
@@ -62,6 +76,9 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
+
+BIRTH = "birth"
+"""Stands for the run in the receipt for a birth that cannot be read."""
 
 
 class Timeline:
@@ -344,7 +361,7 @@ class Coordinator:
         is_wildcard = isinstance(decoded, Birth | Death | RetainedRequest)
         self.rebroadcast.wildcards_work |= message.retained and is_wildcard
         match decoded:
-            case Birth() | Death():
+            case Birth() | Death() | BadBirth():
                 return self._presence_events(decoded, at)
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
@@ -369,11 +386,18 @@ class Coordinator:
                 self.effects.reply_not_live(run, event)
         return []
 
-    def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
+    def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
+        if isinstance(decoded, BadBirth):
+            self.metrics[f"ignored.{decoded.code}"] += 1
+            reason = f"{decoded.code}: {decoded.detail}"[:480]
+            if self.fleet.came_unreadable(decoded.agent, reason):
+                self.effects.receipt(SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", reason), _log)
+            return []
         if isinstance(decoded, Death):
             self.decoder.forget(decoded.agent)
         elif decoded.body.forecasts is not None:
             self.witness.saw(decoded.agent, decoded.body.forecasts)
+        self.fleet.came_readable(decoded.agent)
         event = self.arrivals.event_of(decoded, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 

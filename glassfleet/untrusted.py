@@ -194,13 +194,25 @@ def check_shapes(
     # All at once: of a coordinator's time for a small answer most is spent on calls, not on numbers.
     if positive and (np.concatenate([sums[name].ravel() for name in positive]) < 0).any():
         negative = next(name for name in positive if (sums[name] < 0).any())
-        raise ContributionError(f"{negative} is negative")
+        place = np.argwhere(sums[negative] < 0)[0].tolist()
+        raise ContributionError(f"{negative} is negative at {place}: {sums[negative][tuple(place)]}")
 
 
-def at_most(left: NDArray[Any] | float, right: NDArray[Any] | float, what: str) -> None:
-    """Raise :class:`ContributionError` with the text `what` where `left` is above `right`."""
-    if np.greater(left, right).any():  # `np.any` takes two to three times as long for a small answer
-        raise ContributionError(what)
+def at_most(
+    left: NDArray[Any] | float,
+    right: NDArray[Any] | float,
+    what: str,
+    where: Callable[[Sequence[int]], object] = list,
+) -> None:
+    """Raise :class:`ContributionError` where `left` is above `right`: `what`, both numbers, and the first place.
+
+    `where` names a place; the sender then knows which cell it has to look at.
+    """
+    above = np.greater(left, right)
+    if above.any():  # `np.any` takes two to three times as long for a small answer
+        place = tuple(np.argwhere(above)[0].tolist())
+        found, most = (np.broadcast_to(each, above.shape)[place] for each in (left, right))
+        raise ContributionError(f"{what}: {found} is above {most}" + (f" at {where(place)}" if place else ""))
 
 
 def check_told(contribution: Contribution, least: int, name: str = "rows") -> None:
@@ -213,8 +225,10 @@ def check_told(contribution: Contribution, least: int, name: str = "rows") -> No
 def check_histogram(histogram: Ints, rows: int) -> None:
     """Raise :class:`ContributionError` unless the histogram of each input, shape (F, bins), counts each row once."""
     at_most(histogram, rows, "a histogram counts more rows than there are")
-    if (histogram.sum(axis=1) != rows).any():
-        raise ContributionError("a histogram does not count every row once")
+    of_each = histogram.sum(axis=1)
+    if (of_each != rows).any():
+        column = int(np.flatnonzero(of_each != rows)[0])
+        raise ContributionError(f"the histogram of input {column} counts {of_each[column]} rows, expected {rows}")
 
 
 def check_products(sums: Ints, k: int, rows: int, bits: int) -> None:

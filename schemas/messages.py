@@ -25,6 +25,10 @@ HeldBack = Literal["", "drives", "rows", "split"]
 Kind = Annotated[str, Field(max_length=60, pattern=r"^(words|numbers( in [^\x00-\x1f\x7f]{1,40})?)$")]
 """What a column holds."""
 
+Task = Annotated[dict[str, Any], Field(json_schema_extra={"x-ref": "payloads.json#/$defs/task"})]
+Contribution = Annotated[dict[str, Any], Field(json_schema_extra={"x-ref": "payloads.json#/$defs/answer"})]
+Total = Annotated[dict[str, Any], Field(json_schema_extra={"x-ref": "payloads.json#/$defs/total"})]
+
 Outcome = Literal["accepted", "duplicate", "late", "rejected", "unknown-run"]
 """What became of a contribution. Every outcome ends the send."""
 
@@ -145,7 +149,7 @@ class PrivateGroup(Body):
     members: list[Id]
     question: Digest
     founders: list[bytes]
-    totals: list[dict[str, Any]] = []
+    totals: list[Total] = []
     renews: bool = False
 
 
@@ -245,16 +249,14 @@ class Request(Body):
     """
 
     kind: ClassVar[str] = "request"
-    task: dict[str, Any]
+    task: Task
     task_digest: Digest
     remaining: Annotated[float, Field(ge=0)]
     asked: list[Id] | None = None
-    # Left out of requests that are not private: vehicles of former versions know no such field.
     private: Annotated[list[PrivateGroup], Field(max_length=4096)] | None = Field(
         default=None, exclude_if=lambda groups: groups is None
     )
     rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
-    # As `private`.
     sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
     without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
     window: Window | None = Field(default=None, exclude_if=lambda window: window is None)
@@ -279,7 +281,7 @@ class ContributionBody(Body):
     task_digest: Digest
     rows: Count
     data_digest: Digest
-    contribution: dict[str, Any]
+    contribution: Contribution
 
 
 class Refusal(Body):
@@ -407,7 +409,6 @@ class Evaluation(Body):
         Which model that was; empty: none.
     constant : float or None
         Score of the constant on the same rows: the mean, or the most frequent class, of the agent's own training rows.
-        None: said by earlier software.
     confusion : list of list of int, or None
         Of a model of at most 16 classes: test rows by what they are (lines) and what the model says (columns). There is
         one for each class, in the model's order, and one for any other label. Classes of one or two rows are left out.
@@ -432,7 +433,6 @@ class Evaluation(Body):
     beside: Annotated[dict[Digest, Annotated[list[float], Field(min_length=4, max_length=4)]], Field(max_length=4)] = {}
     cannot: Text = ""
     constant: float | None = None
-    # Left out of scores of numbers: coordinators of former versions know no such field.
     confusion: Annotated[list[Annotated[list[Count], Field(max_length=17)]], Field(max_length=17)] | None = Field(
         default=None, exclude_if=lambda counts: counts is None
     )

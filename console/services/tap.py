@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from schemas.text import show_hidden
     "--for", "seconds", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End after that."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")
+@click.option(
+    "--full", is_flag=True,
+    help="With --json: each message whole, its bytes too (`payload`, Base64), arrays as type, shape and data.",
+)  # fmt: skip
 @config_option
 def tap(  # noqa: PLR0917 - click passes options by name
     broker: str | None,
@@ -35,6 +40,7 @@ def tap(  # noqa: PLR0917 - click passes options by name
     seconds: float | None,
     *,
     as_json: bool,
+    full: bool,
 ) -> None:
     """Print the fleet's messages as they pass, decoded; arrays as their type and shape.
 
@@ -44,11 +50,14 @@ def tap(  # noqa: PLR0917 - click passes options by name
     \b
     Examples:
       glassfleet tap --kind receipt --kind contribution
+      glassfleet tap --full --json > vectors.jsonl
     """
     from console.model.published import Listener  # numpy and the MQTT library come with it
     from console.model.signatures import Signatures
     from schemas.topics import Topics
 
+    if full and not as_json:
+        raise UsageError("--full is for programs: add --json")
     _check_kinds(kinds)
     topics = Topics(fleet)
     verifier = Signatures.at_hand().verifier
@@ -59,7 +68,9 @@ def tap(  # noqa: PLR0917 - click passes options by name
             message = listener.next(0.5 if end is None else min(0.5, end - time.monotonic()))
             if message is None:
                 continue
-            line = decode(message.topic, message.payload, topics)
+            line = decode(message.topic, message.payload, topics, whole if full else summary)
+            if full:
+                line["payload"] = base64.b64encode(message.payload).decode()
             if kinds and line["kind"] not in kinds:
                 continue
             seen += 1
@@ -80,12 +91,14 @@ def _check_kinds(kinds: Iterable[str]) -> None:
             raise UsageError(f"--kind {kind}: no message is of it. Kinds: {', '.join(known)}; and {', '.join(cleared)}")
 
 
-def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:
+def decode(topic: str, payload: bytes, topics: Any, shown: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """Return one message as JSON values; what cannot be decoded says why under ``fault``.
 
     Parameters
     ----------
     topics : schemas.topics.Topics
+    shown : callable or None
+        Makes JSON values of a body: `summary`, which None stands for, or `whole`.
     """
     from schemas.envelope import Envelope
     from schemas.errors import WireError
@@ -107,7 +120,7 @@ def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:
     for name in ("run", "agent", "round", "attempt", "scheme"):
         if value := getattr(envelope, name):
             line[name] = value
-    line["body"] = summary(envelope.body.model_dump())
+    line["body"] = (shown or summary)(envelope.body.model_dump())
     return line
 
 
@@ -163,6 +176,21 @@ def summary(value: Any, depth: int = 0) -> Any:
             [summary(item, depth + 1) for item in value] if len(value) <= 4 and depth < 4 else f"<{len(value)} items>"
         )
     return value
+
+
+def whole(value: Any) -> Any:
+    """Return `value` as JSON, all of it: bytes and arrays as test vectors have them."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return {"array": value.dtype.str, "shape": list(value.shape), "data": value.tobytes().hex()}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, float):
+        return {"float": repr(value)}
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _record_summary(payload: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.engine import Offer
+from coordinator.fleet.unreadable import Unreadable
 from coordinator.journal.port import Journal
 from schemas.messages import AgentState, Evaluation
 
@@ -154,6 +155,7 @@ class Fleet:
         self._unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
+        self._unreadable = Unreadable()
 
     @property
     def size(self) -> int:
@@ -301,6 +303,18 @@ class Fleet:
             self._records -= gone.size
             self._scores -= _bytes_of(gone.evaluations)
         return self._has_room(size)
+
+    def came_unreadable(self, agent: str, reason: str) -> bool:
+        """Note a birth that cannot be read; returns whether its agent is to be told."""
+        return self._unreadable.note(agent, reason, self._wall())
+
+    def came_readable(self, agent: str) -> None:
+        """Forget that a birth could not be read."""
+        self._unreadable.known.pop(agent, None)
+
+    def unreadable(self) -> list[tuple[str, tuple[str, float]]]:
+        """Return whose births cannot be read, why, and since when, by id; from any thread."""
+        return sorted(dict(self._unreadable.known).items())
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
         """Remember the scores, if it has any, of a known agent for a model version (the newest, bounded)."""

@@ -52,6 +52,15 @@ class Death:
 
 
 @dataclass(frozen=True)
+class BadBirth:
+    """What stands on an agent's own topic cannot be read."""
+
+    agent: str
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True)
 class Peer:
     """What stands on the coordinator's own topic: ours, of a life before, or of another coordinator."""
 
@@ -109,7 +118,9 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | Leftover | ForRun | Ignored
+Inbound: TypeAlias = (
+    Birth | Death | BadBirth | Peer | Scores | RetainedRequest | ClearedRequest | Leftover | ForRun | Ignored
+)
 
 
 class Decoder:
@@ -148,6 +159,8 @@ class Decoder:
             envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
         except WireError as fault:
+            if address.kind == "agent-state":
+                return BadBirth(address.agent, fault.code, fault.detail)
             return Ignored(fault.code, fault.detail)
         match envelope.body:
             case AgentState(status="up") as body if address.kind == "agent-state":

@@ -15,7 +15,7 @@ in it: a member that announced another's key as its own would else make two stre
 of a third. The digest of the edition d_E covers the terms, all founders' keys and the members: who was told another
 edition or another task adds noise, not a difference.
 
-Here is what needs the cryptography; `glassfleet.private.sums` adds the answers. `tests/golden/private_vectors.json`
+Here is what needs the cryptography; `glassfleet.private.sums` adds the answers. `docs/reference/vectors/masks.json`
 holds test vectors for other languages.
 """
 

@@ -1,4 +1,4 @@
-// The masks of private runs, from docs/reference/protocol.md alone: node private_vectors.mjs private_vectors.json
+// The masks of private runs, from docs/reference/protocol-private.md alone: node private_vectors.mjs masks.json
 import assert from "node:assert/strict";
 import { createCipheriv, createHash, createHmac, createPrivateKey, createPublicKey, diffieHellman } from "node:crypto";
 import { readFileSync } from "node:fs";

@@ -161,6 +161,7 @@ class Dashboard:
                 agents=agents,
                 look=fleet,
                 counts=counts(fleet),
+                unreadable=self.coordinator.fleet.unreadable(),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -199,6 +200,7 @@ class Dashboard:
             self.service.is_connected,
             *self.coordinator.runs.newest(1),
             len(self.coordinator.runs.past),
+            tuple(self.coordinator.fleet.unreadable()),
             *(
                 (agent, each.status, each.incarnation, each.software, Same(each.evaluations))
                 for agent, each in self.coordinator.fleet.known().items()

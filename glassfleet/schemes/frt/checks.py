@@ -6,6 +6,8 @@ tolerance elsewhere. They find broken agents and crude lies; they cannot find a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from glassfleet.errors import ContributionError
@@ -53,10 +55,18 @@ def _check_level(question: Question, contribution: Contribution) -> None:
     # Cells and nodes together: most of the time for a small answer is spent on calls, not on numbers.
     cells, nodes = (np.array([sums[f"{part}_{name}"] for name in NODE_SUMS]) for part in ("cell", "node"))
     count, ws, wls, wss = np.concatenate([cells.reshape(len(NODE_SUMS), -1), nodes], axis=1)
-    at_most(count, rows, "a cell's or node's count exceeds the agent's rows")
-    at_most(ws, count << bits, "a cell's or node's WS exceeds its count")
-    at_most(wls, ws, "a cell's or node's WLS exceeds its WS")
-    at_most(wss, wls, "a cell's or node's WSS exceeds its WLS")
+    shape, names = cells.shape[1:], question.domain.names
+
+    def where(place: Sequence[int]) -> str:
+        if place[-1] >= cells[0].size:
+            return f"node {place[-1] - cells[0].size}"
+        node, feature, fuzzy_set = np.unravel_index(place[-1], shape)
+        return f"node {node}, input {names[feature]!r}, set {fuzzy_set}"
+
+    at_most(count, rows, "a cell's or node's count exceeds the agent's rows", where)
+    at_most(ws, count << bits, "a cell's or node's WS exceeds its count", where)
+    at_most(wls, ws, "a cell's or node's WLS exceeds its WS", where)
+    at_most(wss, wls, "a cell's or node's WSS exceeds its WLS", where)
     # Cauchy and Schwarz: WLS^2 <= WS WSS, up to half a grid unit per row.
     low = np.maximum(wls - count, 0).astype(np.float64)
     if (low * low > (ws + count).astype(np.float64) * (wss + count) * (1.0 + 1e-9)).any():

@@ -14,7 +14,7 @@ import pytest
 
 from console.main import COMMANDS, run
 from console.model.published import Registry
-from console.services.tap import decode
+from console.services.tap import decode, whole
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -22,7 +22,7 @@ from glassfleet.explain import explain_row
 from glassfleet.reference import recorded, reference_of
 from schemas.envelope import Envelope
 from schemas.errors import VerificationError
-from schemas.messages import Receipt, Request
+from schemas.messages import Part, Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.agent_bench import record_of, write_database
@@ -353,3 +353,13 @@ def test_mistyped_command_is_told_with_the_nearest_at_every_level(
     result = capsys.readouterr().err
     assert text in result
     assert result.count("Did you mean") <= 1
+
+
+def test_full_tap_has_all_of_a_message() -> None:
+    body = Part(digest="0" * 64, index=0, count=1, data=b"\x00\xff")
+    payload = Envelope(fleet="f", body=body, run="r1", agent="a", time=0.5).to_bytes()
+    line = decode(Topics("f").contribution("a"), payload, Topics("f"), whole)
+    assert line["body"]["data"] == {"bytes": "00ff"}
+    assert whole({"x": [np.array([1, 2]), 0.1]}) == {
+        "x": [{"array": "<i8", "shape": [2], "data": "01" + "00" * 7 + "02" + "00" * 7}, {"float": "0.1"}]
+    }

@@ -25,6 +25,7 @@ from tests.support.processes import Processes, eventually, every_command, on_ter
 BIN = Path(sys.executable).parent
 
 DOCUMENTS = {
+    "glassfleet conformance rows": "writes files",
     "glassfleet broker config": "prints the broker's own file",
     "glassfleet ca crl": "prints a PEM file",
     "glassfleet completion": "prints a script",

@@ -177,6 +177,19 @@ def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
     assert record.document == central(toy_spec(), "ab").to_document()
 
 
+def test_birth_that_cannot_be_read_is_answered_and_shown_until_a_good_one_comes() -> None:
+    fleet = Fleet()
+    body = codec.decode(Envelope(fleet="f", body=AgentState(status="up", incarnation="x"), agent="a").to_bytes())
+    broken = codec.encode({**body, "body": {**body["body"], "schemes": "tree"}})
+    for _ in range(2):
+        fleet.publish(TOPICS.agent_state("a"), broken, retain=True)
+    assert len(fleet.receipts("a")) == 1
+    assert fleet.receipts("a")[0].startswith("rejected malformed: agent-state.schemes: Input should be a valid list")
+    assert [agent for agent, _ in fleet.core.fleet.unreadable()] == ["a"]
+    fleet.publish(TOPICS.agent_state("a"), codec.encode(body), retain=True)
+    assert fleet.core.fleet.unreadable() == []
+
+
 DEFAULT = {"min_agents": None, "gather_timeout": 60, "deadline": 10}
 
 

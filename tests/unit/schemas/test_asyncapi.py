@@ -28,8 +28,10 @@ def page() -> dict[str, Any]:
 
 
 def without_titles(schema: Any) -> Any:
-    """Pydantic's titles repeat the names."""
+    """Pydantic's titles repeat the names; and it takes no references to other files."""
     if isinstance(schema, dict):
+        if "x-ref" in schema:
+            return {"$ref": schema["x-ref"]}
         return {
             key: without_titles(value)
             for key, value in schema.items()

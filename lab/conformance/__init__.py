@@ -1,0 +1,1 @@
+"""`glassfleet conformance`: does an agent, in whatever language, do what the protocol says? And the test vectors."""

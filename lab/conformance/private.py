@@ -1,0 +1,178 @@
+"""The private rounds of a conformance check: the kit is the coordinator, and all the other vehicles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest, place
+from glassfleet.private.layout import Layout, layout_of
+from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
+from glassfleet.private.sums import add, question_digest
+from glassfleet.scheme import Contribution, Task
+from lab.conformance.examiner import SILENCE, Examiner, Heard, LeftOutError
+from lab.conformance.questions import answer
+from schemas.codec import encode
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.messages import ContributionBody, PrivateGroup, Refusal, Rosters
+from schemas.parts import pack
+
+OTHERS = 10
+
+
+class Group:
+    """The agent and ten made-up vehicles, which have no rows."""
+
+    def __init__(self, examiner: Examiner, terms: Terms, own: Announcement, message: bytes, keys_task: Task) -> None:
+        self.examiner, self.terms, self.agent = examiner, terms, own.agent
+        names = [f"{'0' if number % 2 else 'z'}-other-{number}" for number in range(OTHERS)]
+        self.keys = {name: RunKey(hashlib.sha256(name.encode()).digest()) for name in names}
+        founders, self.messages = {own.agent: own}, {own.agent: message}
+        for name, key in self.keys.items():
+            each = Announcement(name, key.public, hashlib.sha256(b"rows" + name.encode()).hexdigest())
+            value = each.to_value()
+            values = {field: value[field] for field in value if field not in ("agent", "data_digest")}
+            given = Contribution("keys", 0, values=values).to_value()
+            body = ContributionBody(
+                task_digest=keys_task.digest, rows=0, data_digest=each.data_digest, contribution=given
+            )
+            founders[name] = each
+            self.messages[name] = Envelope(terms.fleet, body, run=terms.run, agent=name).to_bytes()
+        self.roster = Roster(terms, 0, tuple(founders[name] for name in sorted(founders)))
+        self.pairs = {name: pair_keys(key, name, self.roster) for name, key in self.keys.items()}
+
+    def ask(self, task: Task, layout: Layout, edition: Edition, *, question: str = "") -> Heard | None:
+        """Ask the agent in an edition."""
+        question = question or question_digest(edition, task.digest, layout.digest)
+        group = PrivateGroup(
+            group=0, number=edition.number, members=list(edition.members), question=question,
+            founders=[self.messages[each.agent] for each in self.roster.founders],
+        )  # fmt: skip
+        packed, last = pack(encode(group.model_dump())), max(place(self.terms, each) for each in self.roster.founders)
+        known_by = hashlib.sha256(packed).digest()
+        rosters = Rosters(piece=128 * 1024, last=[last], digests=[known_by], sizes=[len(packed)])
+        digest = self.examiner.ask(
+            self.terms.run,
+            task,
+            whom={"digest": question, "private": [], "rosters": rosters, "packed": packed},
+        )
+        heard = self.examiner.answer(self.terms.run, digest)
+        self.examiner.receipt(self.terms.run, digest)
+        return heard
+
+    def opened(self, heard: Heard | None, task: Task, layout: Layout, edition: Edition) -> Any:
+        """Return the sum over the edition, whose other members add nothing; or a fault as text."""
+        if heard is None:
+            return "no answer"
+        if isinstance(heard.body, Refusal):
+            return f"refused: {heard.body.reason}"
+        assert isinstance(heard.body, ContributionBody)
+        given = heard.body.contribution
+        masked = given.get("sums", {}).get("masked")
+        if heard.body.rows or given.get("rows") or set(given["sums"]) != {"masked"} or given.get("values"):
+            return "a masked answer has 0 rows and the sum `masked` alone"
+        if not isinstance(masked, np.ndarray) or masked.shape != (layout.size,) or masked.dtype != np.int64:
+            return f"masked is not a line of {layout.size} int64 numbers"
+        nothing = np.zeros(layout.size, dtype=np.int64)
+        words = [
+            mask(nothing, name, edition, self.pairs[name], task.digest) for name in edition.members if name in self.keys
+        ]
+        return add([*words, masked.view(np.uint64)])
+
+
+def private(examiner: Examiner, run: str, data: Dataset, schemes: Sequence[str]) -> list[str]:
+    """Return what is wrong; see `lab.conformance.checks`."""
+    name = next((each for each in ("frt", "tree") if each in schemes), "")
+    if not name or data.categories or data.y.dtype.kind != "f":
+        raise LeftOutError("private rounds are checked over numbers, with frt or tree")
+    scheme = catalogue.load(name)
+    parameters = scheme.private(scheme.Parameters(support=0))  # type: ignore[attr-defined]
+    nonce = hashlib.sha256(run.encode()).hexdigest()[:32]
+    terms = Terms(examiner.topics.fleet, run, nonce, name, parameters_digest(parameters))
+    keys_task = Task("private", "keys", terms.to_value(), nonce)
+    digest = examiner.ask(run, keys_task)
+    heard = examiner.answer(run, digest, within=2 * SILENCE)
+    examiner.receipt(run, digest)
+    if heard is None or isinstance(heard.body, Refusal):
+        examiner.end(run)
+        why = "silence" if heard is None else heard.body.model_dump()["reason"]
+        raise LeftOutError(f"it takes no part in private runs: {why}")
+    try:
+        group = _met(examiner, terms, keys_task, heard)
+    except (WireError, KeyError, TypeError) as fault:
+        examiner.end(run)
+        return [f"the announcement: {fault}"]
+    faults = _asked(group, scheme, parameters, data)
+    examiner.end(run)
+    return faults
+
+
+def _met(examiner: Examiner, terms: Terms, keys_task: Task, heard: Heard) -> Group:
+    assert isinstance(heard.body, ContributionBody)
+    given = heard.body.contribution
+    own = Announcement.from_value({**given["values"], "agent": examiner.agent, "data_digest": heard.body.data_digest})
+    if given["rows"] or given["sums"] or heard.body.rows:
+        raise WireError("malformed", "an announcement has no rows and no sums")
+    if not usable_key(own.key):
+        raise WireError("malformed", "the key is no X25519 key")
+    return Group(examiner, terms, own, heard.payload, keys_task)
+
+
+def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[str]:
+    faults: list[str] = []
+    plain = DiscoveryParameters(features=data.features, target=data.target)
+    domain = discover(plain.exact(), [data])
+    first = DISCOVERY.server.start(DISCOVERY.private(plain)).task
+    second = scheme.server.start(parameters, domain, 0).task
+    everybody = group.roster.first()
+    agent, members = group.agent, list(everybody.members)
+    smaller = Edition(
+        group.roster, 1, tuple(name for name in members if name == agent or name not in list(group.keys)[:3])
+    )
+    for what, owner, task, edition in (
+        ("discovery", DISCOVERY, first, everybody),
+        (f"{scheme.name}, {second.kind}", scheme, second, everybody),
+        (f"{scheme.name}, {second.kind}, of a smaller edition", scheme, second, smaller),
+    ):
+        posed = Task(task.scheme, task.kind, task.body, group.terms.nonce)
+        layout = layout_of(owner, posed)
+        heard = group.ask(posed, layout, edition)
+        total = group.opened(heard, posed, layout, edition)
+        if isinstance(total, str):
+            faults.append(f"{what}: {total}")
+            continue
+        expected = layout.flatten(answer(task, data))
+        if (total != expected).any():
+            at = int(np.flatnonzero(total != expected)[0])
+            faults.append(
+                f"{what}: number {at} of {layout.size} of the opened sum is {total[at]}, expected "
+                f"{expected[at]}: its own number, or a mask (pair key, stream key, stream) is another"
+            )
+    posed = Task(second.scheme, second.kind, second.body, group.terms.nonce)
+    layout = layout_of(scheme, posed)
+    one_less = Edition(group.roster, 2, tuple(name for name in smaller.members if name != list(group.keys)[-1]))
+    back = Edition(group.roster, 3, everybody.members)
+    cases = {
+        "an edition that one vehicle alone left": (one_less, "", ("single-out", "too-few")),
+        "an edition that grows again": (back, "", ("other-edition",)),
+        "a question that its task does not make": (smaller, "ab" * 32, ("other-layout",)),
+    }
+    for what, (edition, question, codes) in cases.items():
+        heard = group.ask(posed, layout, edition, question=question)
+        if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason not in codes:
+            actual = "no word" if heard is None else getattr(heard.body, "reason", "an answer")
+            faults.append(f"{what}: {actual}; expected a refusal with {' or '.join(codes)}")
+    examiner, run = group.examiner, group.terms.run
+    digest = examiner.ask(run, posed)
+    heard = examiner.answer(run, digest)
+    examiner.receipt(run, digest)
+    if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason != "not-private":
+        faults.append("a plain request in a run that was announced as private: expected a refusal with not-private")
+    return faults

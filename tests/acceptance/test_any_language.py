@@ -1,0 +1,117 @@
+"""Any language joins: the conformance kit passes our agent and an independent one, and finds an agent's faults."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from edge_agent.sources.table import read_source
+from lab.conformance.questions import tables
+from lab.processes import PROGRAM
+from schemas.record import ModelRecord
+from tests.support.processes import ROOT, Processes, glassfleet
+from tests.support.schedules import central_digest
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1500)]
+
+OURS = (*PROGRAM, "agent", "--id", "{id}", "--broker", "{broker}", "--fleet", "{fleet}", "--data", "{data}",
+        "--state-dir", "{state}")  # fmt: skip
+MIXED = ("--labels", "--categories", "--missing")
+INDEPENDENT = (sys.executable, "-m", "tests.support.independent.agent", "{broker}", "{fleet}", "{id}", "{data}")
+QUICK = [part for check in ("refusals", "private-runs", "in-parts", "encoding") for part in ("--only", check)]
+
+
+def checked(*arguments: str) -> dict[str, str]:
+    done = glassfleet("conformance", "agent", "--id", "v1", "--json", *arguments, timeout=1400)
+    assert done.returncode in (0, 8), done.stderr
+    result = json.loads(done.stdout)
+    assert result["ok"] == (done.returncode == 0)
+    return {each["check"]: "; ".join([each["outcome"], *each["details"]]) for each in result["checks"]}
+
+
+@pytest.mark.parametrize("agent", [OURS, INDEPENDENT], ids=["ours", "independent"])
+def test_agents_do_what_the_protocol_says(agent: tuple[str, ...]) -> None:
+    assert set(checked(*QUICK, "--", *agent).values()) == {"ok"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [OURS, INDEPENDENT], ids=["ours", "independent"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["numbers", "mixed"])
+def test_agents_answer_every_question_and_bear_every_fault(agent: tuple[str, ...], mixed: bool) -> None:
+    agent = (*agent, *MIXED) if mixed and agent is OURS else agent
+    outcomes = checked(*(["--mixed"] if mixed else []), "--", *agent)
+    left_out = {"private-runs"} if mixed else set()
+    assert {name for name, text in outcomes.items() if text != "ok"} == left_out, outcomes
+
+
+SPOILT = """
+import sys
+from tests.support.independent import agent, schemes
+whole = schemes.tree
+def spoilt(kind, body, table, key):
+    told, given = whole(kind, body, table, key)
+    if kind == "bins":
+        given["sums"]["scores"] = given["sums"]["scores"].copy()
+        given["sums"]["scores"][0, 1, 2, 1] += 1
+    return told, given
+agent.tree = spoilt
+agent.Agent(*sys.argv[1:4], agent.Table(sys.argv[4])).loop()
+"""
+
+
+@pytest.mark.slow
+def test_kit_names_the_first_cell_that_differs_and_its_formula(tmp_path: Path) -> None:
+    path = tmp_path / "spoilt.py"
+    path.write_text(SPOILT)
+    text = checked("--only", "exact", "--", sys.executable, str(path), *INDEPENDENT[3:])["exact"]
+    assert "tree, plain, question 2 (bins): scores[0, 1, 2, 1] (leaf 0, input 1 'pressure', bin 2, sum 1) is" in text
+    assert "formula: S(w), then S(w * r) of each target" in text
+
+
+@pytest.mark.parametrize("scheme", ["tree", "frt"])
+def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: Path, scheme: str) -> None:
+    head, *lines = tables()["rows.csv"].splitlines(keepends=True)
+    files = [tmp_path / f"v{number}.csv" for number in range(4)]
+    for number, path in enumerate(files):
+        path.write_text(head + "".join(lines[number::4]))
+    broker = processes.start("broker", "--port", "0")
+    processes.until(lambda: processes.note("broker-url"), broker, patience=240)
+    coordinator = processes.start("coordinator", "--api-port", "0")
+    processes.until(lambda: processes.note("api-url"), coordinator, patience=240)
+    independent = (sys.executable, "-m", "tests.support.independent.agent", processes.note("broker-url"), "fleet")
+    others = []
+    for number, path in enumerate(files):
+        if number < 2:
+            processes.start("agent", "--id", f"v{number}", "--data", str(path))
+        else:
+            others.append(processes.start(f"v{number}", str(path), program=independent, folder=ROOT))
+    begun = processes.call(
+        *("run", "start", "--scheme", scheme, "--exact", "--gather-agents", "4", "--deadline", "60", "--model", "m"),
+        *("--run", "both", "--json"),
+    )
+    assert begun.returncode == 0, begun.stderr + processes.logs()
+    address = processes.note("api-url")
+    for cut in range(3):  # one is killed midway, and comes back with the same rows
+        processes.until(partial(has_rounds, address, cut + 1), coordinator, 240)
+        others[cut % 2].kill()
+        others[cut % 2].start()
+    processes.until(lambda: run_of(address)["state"] == "ended", coordinator, patience=600)
+    assert run_of(address)["outcome"] == "finished", processes.logs()
+    record = ModelRecord.from_bytes(httpx.get(f"{address}/api/models/m/1", trust_env=False).content)
+    assert {"v0", "v1"} < set(record.cohort)
+    assert record.digest == central_digest(record, {path.stem: read_source(path) for path in files})
+
+
+def has_rounds(address: str, rounds: int) -> bool:
+    return len(run_of(address)["rounds"]) >= rounds
+
+
+def run_of(address: str) -> dict[str, Any]:
+    document: dict[str, Any] = httpx.get(f"{address}/api/runs/both", trust_env=False).json()
+    return document
