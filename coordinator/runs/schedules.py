@@ -125,8 +125,8 @@ class Schedules:
             verdict = nights.judged(self._known[name], self._facts(at), self._waits.get(name))
             self._do(name, verdict, starter)
             others = {other: night for other, night in self._waits.items() if other != name}
-            is_waiting = verdict.what == "wait" and verdict.night is not None
-            self._waits = {**others, name: verdict.night} if is_waiting else others
+            night = verdict.night if verdict.what == "wait" else None
+            self._waits = others if night is None else {**others, name: night}
         now = self.wall()
         dues = [due for each in self._known.values() if (due := nights.due(each, now)) is not None]
         longest = LOOK if self._waits else CLOCK_LOOK

@@ -28,6 +28,7 @@ from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
 from glassfleet.scheme import Scheme
 from glassfleet.schemes.tree import messages, size
+from glassfleet.schemes.tree.params import WAYS
 from glassfleet.traits import input_quantiles_of
 from lab.benchmarks.learning import made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, print_table, timed
@@ -196,14 +197,14 @@ def tables() -> None:
 
 
 WITHOUT: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
-    "as it is": (messages, "WAYS", messages.WAYS, {}),
+    "as it is": (messages, "WAYS", WAYS, {}),
     "no price for narrow ramps": (messages, "WAYS", (0.0,), {}),
     "always the price": (messages, "WAYS", (3.0,), {}),
-    "one rule": (messages, "WAYS", messages.WAYS, {"max_rules": 1}),
+    "one rule": (messages, "WAYS", WAYS, {"max_rules": 1}),
     "no pull to the node above": (size, "KAPPAS", (0.001,), {}),
     "no slopes dropped": (size, "WORTHS", (0.0,), {"max_slopes": 32}),
-    "constants in place of lines": (messages, "WAYS", messages.WAYS, {"max_slopes": 0}),
-    "size of the least held-out error": (messages, "WAYS", messages.WAYS, {"size_tolerance": 0.0}),
+    "constants in place of lines": (messages, "WAYS", WAYS, {"max_slopes": 0}),
+    "size of the least held-out error": (messages, "WAYS", WAYS, {"size_tolerance": 0.0}),
 }
 """What is left out: a constant of a module with another value, or other parameters."""
 
@@ -213,8 +214,8 @@ def parts() -> None:
     lines = []
     for name in (*TABLES, "qoe"):
         if name == "qoe":
-            train, _, _ = fleet(data_folder(), "real")
-            rows = pool(list(train.values()))
+            vehicles, _, _ = fleet(data_folder(), "real")
+            rows = pool(list(vehicles.values()))
             cuts = [
                 (np.concatenate([np.arange(lo), np.arange(hi, len(rows.y))]), np.arange(lo, hi))
                 for lo, hi in ((i * len(rows.y) // 3, (i + 1) * len(rows.y) // 3) for i in range(3))
@@ -227,8 +228,8 @@ def parts() -> None:
         line: list[Any] = [name]
         for module, constant, value, settings in WITHOUT.values():
             errors, rules = [], []
-            for train, test in cuts:
-                inner = {"all": Dataset(rows.features, rows.target, rows.X[train], rows.y[train])}
+            for learned, scored in cuts:
+                inner = {"all": Dataset(rows.features, rows.target, rows.X[learned], rows.y[learned])}
                 asked = DiscoveryParameters(
                     features=rows.features, target=rows.target, input_quantiles=input_quantiles_of(TREE)
                 )
@@ -236,7 +237,7 @@ def parts() -> None:
                     model = federated(
                         TREE, TREE.Parameters(**AS_THEY_ARE, **settings), discover(asked, list(inner.values())), inner
                     ).model
-                errors.append(rmse(model.predict(rows.X[test]), rows.y[test]))
+                errors.append(rmse(model.predict(rows.X[scored]), rows.y[scored]))
                 rules.append(len(model.rules()))
             line.append(f"{fmean(errors):.4g} ({fmean(rules):.0f})")
         lines.append(line)

@@ -180,7 +180,8 @@ def _ramp_splits(
             yield tree.leaves.index(node)
             continue
         index = split_of[node]
-        feature, ramp = tree.splits[index][1], tree.ramps[index]
+        feature, (begin, end) = tree.splits[index][1], tree.ramps[index]
+        ramp = begin, end
         variable, line = features[feature], levels[feature]
         yield ramp_condition(variable, None, ramp, line), ramp_condition(variable, ramp, None, line)
         waiting += [2 * index + 2, 2 * index + 1]

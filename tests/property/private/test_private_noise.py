@@ -236,7 +236,12 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
 
 @pytest.mark.parametrize(
     ("scheme", "parameters"),
-    [("dp_tree", {"noise": "none", "max_depth": 2}), ("frbc", {}), ("fedavg_mlp", {"rounds": 1, "epochs": 1}), ("tree", {"max_rules": 4})],
+    [
+        ("dp_tree", {"noise": "none", "max_depth": 2}),
+        ("frbc", {}),
+        ("fedavg_mlp", {"rounds": 1, "epochs": 1}),
+        ("tree", {"max_rules": 4}),
+    ],
 )
 def test_declared_classes_and_categories_are_learned_from_in_private(
     state_dir: Path, scheme: str, parameters: dict[str, Any]

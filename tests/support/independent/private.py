@@ -84,8 +84,8 @@ class Private:
 
     def meet(self, group, fleet):
         founders = []
-        for message in group["founders"]:
-            message = rich(msgpack.unpackb(message))
+        for packed in group["founders"]:
+            message = rich(msgpack.unpackb(packed))
             values = {
                 **message["body"]["contribution"]["values"],
                 "data_digest": message["body"]["data_digest"],
