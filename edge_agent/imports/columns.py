@@ -22,6 +22,10 @@ _EXACT: Final = 1 << 53
 _ROWS: Final = 20
 """From so many rows on a column that rises by one numbers them, and texts that all differ are names or ids."""
 
+_FEW_CATEGORIES: Final = 10
+_FREQUENT: Final = 0.1
+"""Of the cells: a sensor that fails so often is none."""
+
 _COUNTERS: Final = words("index idx nr no id row rows n # count counter sample unnamed zeile")
 
 
@@ -92,12 +96,28 @@ def judge(given: Cells, separator: str) -> Verdict:
     if valued and all(numbers.HEX.match(cell) for cell in valued):
         return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
     written = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
+    if _are_categories(given, valued, written):
+        return _words(given, column, among, filled)
     if valued and len(written) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
         return _numbers(given, column, written, separator)
     orders = times.judge(valued)
     if orders and not given.is_time:
         return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")
     return _words(given, column, among, filled)
+
+
+def _are_categories(given: Cells, valued: Sequence[str], written: Sequence[str]) -> bool:
+    """Whether counts stand beside words that are as frequent, as in 1, 2, 3, more: no word marks a missing number."""
+    counts = set(written)
+    others = Counter(cell for cell in valued if cell not in counts)
+    return (
+        not given.is_target
+        and bool(others)
+        and len(valued) >= _ROWS
+        and len(counts) + len(others) <= _FEW_CATEGORIES
+        and all(cell.isdecimal() for cell in counts)
+        and min(others.values()) >= _FREQUENT * len(valued)
+    )
 
 
 def replace_take(column: Column, take: str) -> Column:

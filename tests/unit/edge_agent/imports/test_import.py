@@ -51,6 +51,13 @@ def test_files_of_vehicles_come_out_as_their_truths(imported):
     assert not differ
 
 
+def test_words_as_frequent_as_counts_are_categories_and_a_rare_one_is_to_decide(imported):
+    columns, _ = imported(table(children=lambda row: ("1", "2", "3", "more")[row % 4], fuel=fuel))
+    assert columns["children"][:4] == ["1", "2", "3", "more"]
+    with pytest.raises(DataError, match=r"'more' .* is no number, where the others are"):
+        imported(table(children=lambda row: "more" if row == 7 else str(row % 3), fuel=fuel))
+
+
 def test_what_is_to_decide_is_written_into_the_plan_and_decided_there(tmp_path, capsys):
     source, plan, out = tmp_path / "drive.csv", tmp_path / "fleet.toml", tmp_path / "drive.parquet"
     text = table(separator=";", rpm=lambda row: f"{row % 9 + 1}.{row + 100}", fuel=lambda row: f"{row},5")
