@@ -221,7 +221,7 @@ def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"--param {pair!r}: write NAME=VALUE, e.g. --param n_sets=5")
+            raise UsageError(f"--param {pair!r}: write NAME=VALUE, e.g. --param max_rules=5")
         try:
             value = json.loads(text)
         except json.JSONDecodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +212,8 @@ def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     wants_labels = options.labels or options.good_above is not None
     if wants_labels and "classification" not in scheme.purpose:
         raise UsageError(f"--labels and --good-above go with a classifier; scheme {scheme.name} forecasts numbers")
+    if options.good_above is not None and not math.isfinite(options.good_above):
+        raise UsageError(f"--good-above {options.good_above}: give a finite number")
     parameters = checked_parameters(scheme, {**SHOWN.get(scheme.name, {}), **parse_parameters(options.parameters)})
     if options.private and participation != "cohort":
         raise UsageError("--private goes with --participation cohort: one set of vehicles for the whole model")

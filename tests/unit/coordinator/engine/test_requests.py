@@ -261,11 +261,11 @@ def test_run_asks_those_agents_that_have_the_columns_of_its_memory() -> None:
     change = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
     engine = Engine()
     spec = RunSpec.from_document(
-        {"scheme": "tree", "memory": change.to_document(), "policy": {"gather_agents": 2}, "bounds": {"x": [0, 60]}}
+        {"scheme": "frt", "memory": change.to_document(), "policy": {"gather_agents": 2}, "bounds": {"x": [0, 60]}}
     )
     assert RunSpec.from_document(spec.to_document()) == spec
-    full = Offer(frozenset({"tree"}), ("trip", "at", "x"), "y")
-    state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"tree"}), ("x",), "y")}))
+    full = Offer(frozenset({"frt"}), ("trip", "at", "x"), "y")
+    state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"frt"}), ("x",), "y")}))
     assert state.features == ("x", "x_change_1")
     assert asking.able(state) == ("a", "b")
     assert state.levels[-1].task.body["memory"] == change.to_document()
