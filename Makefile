@@ -40,8 +40,8 @@ test-lowest: $(READY)  ## A telling part of the tests, with the lowest versions 
 	@$(PYTHON) deploy/bootstrap.py $(VENV)/lowest deploy/lowest.lock
 	$(VENV)/lowest/bin/python -m pytest -m "not slow" -n $(JOBS) @deploy/lowest-tests.txt $(ARGS)
 
-test-slow: $(READY)  ## The slow suite: all published tables, long chaos, further ways of the same end
-	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
+test-slow: $(READY)  ## The slow suite: all published tables, long chaos (an hour and a half on two cores)
+	$(BIN)/python -m pytest -m slow --timeout 3600 -n $(JOBS) --dist worksteal $(ARGS)
 
 fuzz-guided: $(READY)  ## Ten minutes of fuzzing led by coverage; ARGS="--seconds N --only TARGET --corpus DIR"
 	@test -d $(VENV)/fuzz || $(BIN)/python -m pip install --quiet --target $(VENV)/fuzz atheris==3.0.0
