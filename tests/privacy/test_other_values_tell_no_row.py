@@ -154,8 +154,8 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(monkeypatch: pytest.
 def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def may_be_columns(contributions: Any, task: Any, support: int) -> Any:
-        decision = decide_columns(contributions, task, support)
+    def may_be_columns(*given: Any) -> Any:
+        decision = decide_columns(*given)
         decision[:, 0] = True
         return decision
 
