@@ -231,7 +231,7 @@ class Registry:
                 "policy": state.spec.policy.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
-                **({"window": state.spec.window.model_dump(exclude_none=True)} if state.spec.window else {}),
+                **({"window": window.model_dump(exclude_none=True)} if (window := state.spec.window) else {}),
                 **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),

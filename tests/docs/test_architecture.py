@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 92_386, "lab": 14_277, "tests": 52_305}
+MOST_LINES = {"product": 96_841, "lab": 15_965, "tests": 56_118}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
@@ -148,7 +148,7 @@ def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
     assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
     more = {part: count for part, count in lines.items() if count > MOST_LINES[part]}
     assert more == {}, "remove what is double or unused, or raise MOST_LINES and say in the commit for what"
-    assert sum(room != other for room, other in arrows) <= 46  # among the rooms of coordinator/
+    assert sum(room != other for room, other in arrows) <= 57  # among the rooms of coordinator/
 
 
 def test_processes_are_started_in_few_places() -> None:
@@ -235,8 +235,8 @@ def test_engine_and_coordinator_are_put_together_and_inherit_nothing_of_other_mo
 
 def test_no_scheme_is_named_outside_its_own_rooms() -> None:
     named, names = list[str](), set(catalogue.names())
-    # Apart: a scheme has one or two estimators; an attack is on the answers of one scheme.
-    rooms = ("lab/", "glassfleet/schemes/", "glassfleet/estimators/", "glassfleet/audit/")
+    # Apart: a scheme has one or two estimators; an attack is on the answers of one scheme; a page shows runs of some.
+    rooms = ("lab/", "glassfleet/schemes/", "glassfleet/estimators/", "glassfleet/audit/", "deploy/site/payloads.py")
     # "tree" is a word too, and a kind of picture: alone it names the scheme, where no pictures are drawn.
     drawn = ("glassfleet/export/", "console/model/export.py", "coordinator/http/dashboard/growth.py")
     for path, nodes in trees().items():

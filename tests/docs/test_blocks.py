@@ -35,7 +35,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "docs/howto/deploy.md": {
         "cd deploy/compose": CONTAINERS,
-        "python3 -m venv /opt/glassfleet": SYSTEMD,
+        "python3 -m venv /opt/glassfleet-0.1.0": SYSTEMD,
+        "python3 -m venv /opt/glassfleet-0.2.0": SYSTEMD,
         "systemctl start glassfleet-enrol@vehicle-07": SYSTEMD,
         "/opt/glassfleet/bin/pip install 'glassfleet-0.1.0-py3-none-any.whl[coordinator,operator,postgres]'": SYSTEMD,
         "createuser --pwprompt glassfleet": "asks for a password; tests/acceptance/test_postgresql.py does it",
@@ -46,6 +47,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "docs/howto/operate.md": {
         "glassfleet doctor --broker mqtts://broker.example.org:8883 --identity /etc/glassfleet/coordinator"
         " --as-coordinator": ELSEWHERE,
+        "export GLASSFLEET_COORDINATOR_NOTIFY='jsons://hooks.example.org/fleet "
+        "mailtos://fleet:password@mail.example.org?to=duty@example.org'": NETWORK,
     },
     "docs/explanation/private-runs.md": {
         "glassfleet run start --model qoe --private --wait": (

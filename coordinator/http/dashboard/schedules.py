@@ -22,7 +22,8 @@ def add_schedule_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.get("/schedules", dependencies=[PAGE], include_in_schema=False)
     def _schedules(request: Request) -> Response:
-        return dashboard.page(request, "schedules.html", schedules=dashboard.coordinator.schedules.documents())
+        schedules = dashboard.coordinator.schedules
+        return dashboard.page(request, "schedules.html", schedules=schedules.documents())
 
     @app.post("/schedules/{name}/{what}", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _act(request: Request, name: str, what: str) -> Response:

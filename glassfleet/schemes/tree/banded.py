@@ -83,9 +83,11 @@ def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence
 def supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Take in on how many rows something rests, and ask for what rests on enough."""
     if question.is_of_categories:
-        told = decide_categories(question, contributions)
-        memory |= {"withheld": [*memory["withheld"], noted(told)]}
-        return ask(replace(question, kind="categories", told=told, coefficients=memory["coefficients"]), memory)
+        disclosed = decide_categories(question, contributions)
+        memory |= {"withheld": [*memory["withheld"], noted(disclosed)]}
+        return ask(
+            replace(question, kind="categories", disclosed=disclosed, coefficients=memory["coefficients"]), memory
+        )
     if question.is_of_pairs:
         return _closed(question, memory, contributions)
     enough, kept = decide_bands(question, contributions)

@@ -69,7 +69,7 @@ def _check_supported(question: Question, contribution: Contribution) -> None:
         weight = sums["scores"][:, :1]
         _between(weight, 0, rows << SCORE_BITS, "a category holds more rows than there are")
         _check_residuals(sums["scores"][:, 1:], weight, rows)
-        if sums["scores"][~question.told].any():
+        if sums["scores"][~question.disclosed].any():
             raise ContributionError("a category is told of that was not asked about")
     elif question.kind == "bands":
         check_products(sums["own"], question.columns, rows, GRID_BITS)
@@ -146,7 +146,7 @@ def _supported_shapes(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == SUPPORT:
         return {"rows": (len(places(question.to_task())), len(question.least_of))}
     if question.kind == "categories":
-        return {"scores": (len(question.told), 1 + targets)}
+        return {"scores": (len(question.disclosed), 1 + targets)}
     if question.kind == "bands":
         bands = bands_of(question.kept)
         return {"own": (len(question.leaves), question.width), "scores": (bands, 1 + targets * k), "means": (bands, k)}

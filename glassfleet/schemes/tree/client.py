@@ -316,14 +316,14 @@ def _categories(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum 1 and r over the rows of each category that may be told, with draws of each input's own."""
     residual = _residual(question, rows, reached_by(question, rows))
     terms = np.concatenate([np.ones((1, rows.count)), residual]).T
-    total, begin = np.zeros((len(question.told), terms.shape[1]), dtype=np.int64), 0
+    total, begin = np.zeros((len(question.disclosed), terms.shape[1]), dtype=np.int64), 0
     for variable in question.domain.features:
         end = begin + len(variable.categories)
         if end > begin:
             drawn = draws(rows.hashes, about_category(question, variable.name))
             total[begin:end] = by_category(question, rows, to_grid(terms * drawn[:, None], SCORE_BITS))[begin:end]
         begin = end
-    return {"scores": total * question.told[:, None]}
+    return {"scores": total * question.disclosed[:, None]}
 
 
 def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:

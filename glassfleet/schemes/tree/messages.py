@@ -59,7 +59,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps. Of
         classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
         of some leaves, or, without leaves, those that each two leaves share, or, before categories have levels, those
-        of each category; residuals of each category; sums by band of some leaves; the sums of the joint fit.
+        of each category. Also residuals of each category, sums by band of some leaves, and the sums of the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -79,7 +79,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         ``"support"`` about leaves, and ``"bands"``: which inner edges lie between bands whose rows are counted.
     kept : ndarray of bool, shape (leaves, features, bins - 1)
         ``"bands"``: which of these lie between the bands that are asked about, of one such band or more.
-    told : ndarray of bool, shape (categories of all inputs,)
+    disclosed : ndarray of bool, shape (categories of all inputs,)
         ``"categories"``: which of them have enough rows.
     common : tuple of (int, int)
         ``"support"``, and what it is about: inputs of the polynomials, or the target (F), and cells of their histograms
@@ -108,7 +108,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     edges: Array | None = None
     counted: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
     kept: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
-    told: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    disclosed: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
@@ -262,7 +262,9 @@ class Question(LayeredQuestion, TrainingQuestion):
         if self.is_of_pairs:
             return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 3)}
         if self.is_of_categories:
-            return body | ({"coefficients": self.coefficients, "told": self.told} if self.kind == "categories" else {})
+            return body | (
+                {"coefficients": self.coefficients, "disclosed": self.disclosed} if self.kind == "categories" else {}
+            )
         asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
         if self.kind == SUPPORT:
             return body | asked | {"counted": self.counted}
@@ -315,7 +317,9 @@ class Question(LayeredQuestion, TrainingQuestion):
         if not self.is_of_categories:
             raise TaskError("there are no categories that have no levels yet")
         shape = (sum(len(variable.categories) for variable in self.domain.features),)
-        return replace(self.with_coefficients(body), told=check_array("told", body["told"], np.bool_, shape))
+        return replace(
+            self.with_coefficients(body), disclosed=check_array("disclosed", body["disclosed"], np.bool_, shape)
+        )
 
     def with_scores(self, body: Mapping[str, Any]) -> Question:
         """Return this question with the trees and scores that a Newton round is about."""

@@ -47,7 +47,7 @@ def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_a
     learned = processes.call("run", "start", "--run", "r1", "--exact", "--gather-agents", "2", "--wait")
     assert learned.returncode == 0, learned.stderr
     page = f"{processes.note('api-url')}/{{}}"
-    told = [
+    texts = [
         learned.stdout,
         processes.call("run", "show", "r1").stdout,
         processes.call("model", "show", "model").stdout,
@@ -55,5 +55,5 @@ def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_a
         httpx.get(page.format("runs/r1"), trust_env=False).text,
         httpx.get(page.format("models/model/1"), trust_env=False).text,
     ]
-    assert [bool(re.search(words, text)) for text in told] == [True] * len(told)
+    assert [bool(re.search(words, text)) for text in texts] == [True] * len(texts)
     assert f"THEN {says}" in processes.call("model", "rules", "model").stdout

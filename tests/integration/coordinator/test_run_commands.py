@@ -97,8 +97,8 @@ def test_run_whose_answers_may_be_too_large_says_so_before_it_begins(running: Pr
         asked = ("--run", run_id, "--features", features, "--target", "y", "--param", f"max_rules={rules}")
         started = call("run", "start", *asked, "--gather-timeout", "300")
         page = httpx.get(f"{running.note('api-url')}/runs/{run_id}", trust_env=False).text
-        told = [words in started.stderr, words in call("run", "show", run_id).stdout, words in page]
-        assert told == [is_said] * 3
+        shown = [words in started.stderr, words in call("run", "show", run_id).stdout, words in page]
+        assert shown == [is_said] * 3
         assert call("run", "cancel", run_id).returncode == 0
 
 

@@ -206,7 +206,7 @@ def draws_of(task: Task) -> list[str]:
         return []
     question = read_task(task)
     if task.kind == "categories":
-        return [f"category {number}" for number in range(len(question.told))]
+        return [f"category {number}" for number in range(len(question.disclosed))]
     if task.kind == "joint":
         return [f"{digest_of(about_pairs(question))} {pair}" for pair in question.tree.overlaps]
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]

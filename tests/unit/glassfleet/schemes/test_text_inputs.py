@@ -215,19 +215,19 @@ def test_category_of_few_rows_is_taken_for_an_unknown_one_with_support_and_other
     assert np.argsort(levels[:5]).tolist()[-1] == 0  # Bern is the dearest
     assert levels[1] == pytest.approx(levels[4], abs=0.05)
     assert float(np.std(outcome.model.predict(data.X[:400]) - data.y[:400])) < 0.5 * float(np.std(data.y[:400]))
-    ((_, told),) = [each for each in heard if each[0].kind == "categories"]
-    assert (told.sums["scores"][:, 0] > 0).tolist() == [True] * 5 + [False]
+    ((_, answer),) = [each for each in heard if each[0].kind == "categories"]
+    assert (answer.sums["scores"][:, 0] > 0).tolist() == [True] * 5 + [False]
     assert "city" in outcome.summary["without_slopes"]
 
 
-@pytest.mark.parametrize("changed", [{"told": np.ones(5, dtype=np.bool_)}, {"levels": [[], [0.0] * 7]}])
+@pytest.mark.parametrize("changed", [{"disclosed": np.ones(5, dtype=np.bool_)}, {"levels": [[], [0.0] * 7]}])
 def test_questions_about_categories_that_are_none_are_refused(changed: dict[str, Any]) -> None:
     _, data, heard = supported(100)
     scheme: Any = catalogue.load("tree")
-    ((task, told),) = [each for each in heard if each[0].kind == "categories"]
+    ((task, answer),) = [each for each in heard if each[0].kind == "categories"]
     with pytest.raises(TaskError):
         scheme.client.contribute(replace(task, body={**task.body, **changed}), data, None)
-    untold = told.sums["scores"].copy()
+    untold = answer.sums["scores"].copy()
     untold[5] = 1
     with pytest.raises(ContributionError, match="was not asked about"):
-        scheme.server.check(task, replace(told, sums={"scores": untold}))
+        scheme.server.check(task, replace(answer, sums={"scores": untold}))

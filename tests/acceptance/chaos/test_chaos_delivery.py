@@ -31,7 +31,7 @@ from tests.support.schedules import quiet
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
-TINY = Path(__file__).parents[1] / "property" / "tiny"
+TINY = Path(__file__).parents[2] / "property" / "tiny"
 
 
 @pytest.fixture(autouse=True)
