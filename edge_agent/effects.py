@@ -198,10 +198,8 @@ class Effects:
             try:
                 rows = self._private.rows(run, job.request, self._source.current().train)
                 if job.request.window is not None and not self._answerer.has_snapshot(run):
-                    rows = recent(rows, job.request.window)
-                    self._log.info(
-                        "window", run=run, rows=rows.rows, **job.request.window.model_dump(exclude_none=True)
-                    )
+                    before, rows = rows.rows, recent(rows, job.request.window)
+                    self._log.info("window", run=run, rows=rows.rows, of=before)
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)
