@@ -197,8 +197,9 @@ class Effects:
             self._private.choose(run, job.request)
             try:
                 rows = self._private.rows(run, job.request, self._source.current().train)
-                if job.request.window is not None and not self._answerer.has_snapshot(run):
-                    before, rows = rows.rows, recent(rows, job.request.window)
+                window = job.request.window
+                if window is not None and not self._answerer.has_snapshot(run):
+                    before, rows = rows.rows, recent(rows, window)
                     self._log.info("window", run=run, rows=rows.rows, of=before)
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault

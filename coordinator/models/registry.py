@@ -196,7 +196,7 @@ class Registry:
         return self._record(effect, state, LONGEST, ["0" * 64])
 
     def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
-        document = effect.model.to_document()
+        document, window = effect.model.to_document(), state.spec.window
         return self._written(
             name=effect.name,
             version=version,
@@ -213,7 +213,7 @@ class Registry:
                 "policy": state.spec.policy.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
-                **({"window": state.spec.window.model_dump(exclude_none=True)} if state.spec.window else {}),
+                **({"window": window.model_dump(exclude_none=True)} if window else {}),
                 **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),

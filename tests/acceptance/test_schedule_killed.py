@@ -74,15 +74,15 @@ def test_every_night_ends_once_and_starts_one_run_whoever_is_killed(
             document, runs = api.get("/api/schedules/s").json(), api.get("/api/runs").json()
         assert first.end() == 0
 
-    told = document["nights"][::-1]
-    times = [datetime.fromisoformat(night["at"]).timestamp() for night in told]
+    nights = document["nights"][::-1]
+    times = [datetime.fromisoformat(night["at"]).timestamp() for night in nights]
     steps = [later - earlier for earlier, later in pairwise(times)]
-    assert steps == [STEP * night["count"] for night in told[1:]], "each time is in one line"
-    ids = [night["run"] for night in told if night["outcome"] == "started"]
+    assert steps == [STEP * night["count"] for night in nights[1:]], "each time is in one line"
+    ids = [night["run"] for night in nights if night["outcome"] == "started"]
     assert len(set(ids)) == len(ids)
-    runs = [each for each in runs if each["run"] >= ids[0]]  # of the nights that are told: the newest
+    runs = [each for each in runs if each["run"] >= ids[0]]  # of the nights that are shown: the newest
     assert sorted(ids) == sorted(each["run"] for each in runs), "a run without its night, or a night without its run"
     spans = sorted((each["started"], each["ended"]) for each in runs)
     assert all(ended <= began for (_, ended), (began, _) in pairwise(spans)), "two at a time"
     assert {each["outcome"] for each in runs} <= {"finished", "failed"}
-    assert any(night["outcome"] == "missed" for night in told), "no coordinator was there for a while"
+    assert any(night["outcome"] == "missed" for night in nights), "no coordinator was there for a while"

@@ -97,18 +97,18 @@ def test_every_night_of_a_year_ends_exactly_once(zone: str, at: str, quiet: str,
             assert after is not None
             standing = after
 
-    told = [Night(**each.body) for each in journal[1:]]
+    dealt_with = [Night(**each.body) for each in journal[1:]]
     times, last = schedule.after(begin), standing.mark
     expected = []
     while (each := next(times)) <= last:
         expected.append(each)
     ended, place = Counter[float](), 0
-    for night in told:
+    for night in dealt_with:
         ended.update(expected[place : place + night.count])
         place += night.count
         assert expected[place - 1] == night.at, "in order, and none between two is left out"
     assert ended == Counter(expected)
-    runs = [night.run for night in told if night.outcome == "started"]
+    runs = [night.run for night in dealt_with if night.outcome == "started"]
     assert len(set(runs)) == len(runs)
 
 

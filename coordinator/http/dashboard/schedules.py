@@ -19,10 +19,11 @@ LONGEST_REASON = 500
 
 def add_schedule_pages(app: FastAPI, dashboard: Dashboard) -> None:
     """Give an application the page, and its forms."""
+    coordinator = dashboard.coordinator
 
     @app.get("/schedules", dependencies=[PAGE], include_in_schema=False)
     def _schedules(request: Request) -> Response:
-        return dashboard.page(request, "schedules.html", schedules=dashboard.coordinator.schedules.documents())
+        return dashboard.page(request, "schedules.html", schedules=coordinator.schedules.documents())
 
     @app.post("/schedules/{name}/{what}", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _act(request: Request, name: str, what: str) -> Response:
