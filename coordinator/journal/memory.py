@@ -72,7 +72,7 @@ class MemoryJournal:
             else:
                 self.content.entries.append(entry)
         self.content.decisions += decided
-        times = [each.at for each in (*entries, *decisions)]
+        times = [*(entry.at for entry in entries), *(each.at for each in decisions)]
         self.content.latest = max(times if self.content.latest is None else [self.content.latest, *times], default=None)
 
     def _begin_anew(self, entry: Entry) -> None:

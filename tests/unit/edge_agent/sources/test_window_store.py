@@ -159,8 +159,23 @@ def test_field_that_one_sample_has_costs_the_others_nothing(categories: bool, tm
     store = WindowStore(tmp_path / "w.window")
     store.append([{"boot": 1, "a": 0, "y": 0}, *({"a": number, "y": number} for number in range(1, 10))])
     train = read_source(store.path, categories=categories).train
-    assert (train.features, train.rows) == (("a",), 10)
-    assert read_source(store.path, categories=categories, missing=True).train.features == ("boot", "a")
+    assert (train.features, train.rows) == (("at", "a"), 10)
+    assert read_source(store.path, categories=categories, missing=True).train.features == ("at", "boot", "a")
+
+
+def test_window_tells_when_each_row_came_unless_its_samples_do(tmp_path: Path) -> None:
+    now = [1.78e9]
+    store = WindowStore(tmp_path / "w.window", clock=lambda: now[0])
+    for number in range(4):
+        store.append([sample(number)])
+        now[0] += -1e6 if number == 1 else 60  # the clock is set back once
+    train = read_source(store.path).train
+    assert train.features[0] == "at"
+    by_this_clock = [1.78e9 - 1e6 + shift for shift in (0, 60, 60, 120)]  # the oldest keep their distances
+    assert train.X[:, 0].tolist() == pytest.approx(by_this_clock, rel=0, abs=1e-3)
+    own = WindowStore(tmp_path / "own.window")
+    own.append([{**sample(number), "timestamp": 5 + number} for number in range(4)])
+    assert "at" not in read_source(own.path).train.features
 
 
 def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
@@ -168,7 +183,7 @@ def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
     assert store.append([sample(0, b=True), sample(1, b=False)]) == []
     for categories in (False, True):
         source = read_source(store.path, categories=categories)
-        assert (source.train.X[:, 1].tolist(), source.train.categories) == ([1.0, 0.0], {})
+        assert (source.train.X[:, source.train.features.index("b")].tolist(), source.train.categories) == ([1.0, 0.0], {})
 
 
 def test_window_keeps_texts_and_stated_columns_alone(tmp_path: Path) -> None:
@@ -176,7 +191,7 @@ def test_window_keeps_texts_and_stated_columns_alone(tmp_path: Path) -> None:
     good = [{"y": 1, "speed": 2.5, "fuel": "petrol", "id": 7}, {"y": 2, "speed": 3, "fuel": "diesel"}]
     assert store.append(good) == []
     table = read_table(store.path)
-    assert (table.names, table.text) == (("speed", "fuel", "y"), ("fuel",))
+    assert (table.names, table.text) == (("at", "speed", "fuel", "y"), ("fuel",))
     source = read_source(store.path, categories=True)
     assert source.train.categories == {"fuel": ("diesel", "petrol")}
 
