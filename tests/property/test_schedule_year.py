@@ -43,7 +43,8 @@ def days(year: int) -> list[date]:
 def test_a_daily_schedule_has_each_day_once_where_the_clock_shows_its_time(zone: str, hour: int, minute: int) -> None:
     schedule = Schedule(name="n", at=f"{minute} {hour} * * *", zone=zone, spec={})
     expected = [local(day, hour, minute, zone).timestamp() for day in days(YEAR)]
-    times, found = schedule.after(expected[0] - 1), []
+    times = schedule.after(expected[0] - 1)
+    found: list[float] = []
     while len(found) < len(expected):
         found.append(next(times))
     assert found == expected
