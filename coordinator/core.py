@@ -257,8 +257,6 @@ class Coordinator:
             The journal cannot be written.
         """
         self._check_start(spec)
-        if spec.run in self.runs:
-            raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         others = [run for run, state in self.runs.live.items() if state.spec.private is not None]
         if spec.private is not None and others:
             raise UsageError(
@@ -289,6 +287,8 @@ class Coordinator:
 
     def _check_start(self, spec: RunSpec) -> None:
         check_not_reserved(spec.run, spec.model)
+        if spec.run in self.runs:
+            raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.check_start(spec)
 
     def _counted(self, start: Start, champion: ModelRecord | None) -> set[str]:

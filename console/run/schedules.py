@@ -74,7 +74,12 @@ def add(options: AddOptions) -> None:
       glassfleet schedule add sundays --at "30 3 * * 7" --private --vehicles 8 --quiet-hours 06:00-22:00
     """
     spec = spec_of(options)
-    wanted = {"name": options.schedule_name, "at": options.at, "zone": options.zone, "quiet": options.quiet_hours}
+    wanted: dict[str, Any] = {
+        "name": options.schedule_name,
+        "at": options.at,
+        "zone": options.zone,
+        "quiet": options.quiet_hours,
+    }
     wanted |= {"vehicles": options.vehicles, "if_running": options.if_running, "spec": spec}
     added = options.api.post("/api/schedules", wanted)
     if opens_rows(spec):

@@ -124,9 +124,10 @@ class Schedules:
             # Anew for each: what was started for one goes on when the next is looked at.
             verdict = nights.judged(self._known[name], self._facts(at), self._waits.get(name))
             self._do(name, verdict, starter)
-            others = {other: night for other, night in self._waits.items() if other != name}
-            is_waiting = verdict.what == "wait" and verdict.night is not None
-            self._waits = {**others, name: verdict.night} if is_waiting else others
+            waits = {other: night for other, night in self._waits.items() if other != name}
+            if verdict.what == "wait" and verdict.night is not None:
+                waits[name] = verdict.night
+            self._waits = waits
         now = self.wall()
         dues = [due for each in self._known.values() if (due := nights.due(each, now)) is not None]
         longest = LOOK if self._waits else CLOCK_LOOK
@@ -190,7 +191,7 @@ class Schedules:
         _log.info(kind.replace(".", "-"), schedule=name)
 
     def _write(self, decisions: Sequence[Decision]) -> None:
-        self.runs.journal.decide(decisions)
+        self.runs.journal.append((), decisions)
         self._apply(decisions)
 
     def _apply(self, decisions: Iterable[Decision]) -> None:
