@@ -1,7 +1,7 @@
 """What an operator asks of a schedule: which run, when, and when not. Pure: times follow from what is given alone.
 
-Theory. A time of a schedule is one of the wall clock of its zone, as cron means it (Debian's cron, see cronsim): where
-clocks go forward over it, it is the first moment after the gap; where they go back and it comes twice, the first time
+Theory. A time of a schedule is one of the wall clock of its zone, as cron means it (Debian's cron, see cronsim). Where
+clocks go forward over it, it is the first moment after the gap; where they go back and it comes twice, the first one
 counts. A time that comes several times an hour is one of elapsed time, in every hour that there is. So a time is a
 point on the line of UTC, and times only rise, whatever the clocks do.
 """
