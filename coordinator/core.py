@@ -309,6 +309,8 @@ class Coordinator:
 
     def _check_start(self, spec: RunSpec) -> None:
         check_not_reserved(spec.run, spec.model)
+        if spec.run in self.runs:
+            raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.check_start(spec)
 
     def _counted(self, start: Start, champion: ModelRecord | None) -> set[str]:

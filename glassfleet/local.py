@@ -13,6 +13,7 @@ from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
+from glassfleet.data.recent import recent
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
@@ -21,6 +22,7 @@ from glassfleet.scheme import COUNTS, Contribution, Done, Next, Scheme, Task
 from glassfleet.traits import alone_parameters, takes_excess, takes_missing
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
+from schemas.window import Window
 
 MAX_ROUNDS = 10_000
 """A scheme that has not finished by then never will."""
@@ -157,13 +159,14 @@ def _check_inputs(scheme: Scheme, domain: Domain) -> None:
         raise UsageError(f"{scheme.name} has no lines that go on beyond limits, and the domain has such for {name!r}")
 
 
-def counted_rows(data: Dataset, domain: Domain, max_rows_each: int) -> Dataset:
+def counted_rows(data: Dataset, domain: Domain, max_rows_each: int, window: Window | None = None) -> Dataset:
     """Return the rows of one agent that a run with `domain` counts: with its differences and lags, and drawn by hash.
 
-    A model's record says ``max_rows_each`` in its parameters where there was a limit; whoever pools the rows of its
-    cohort to learn the central model takes these.
+    A model's record says ``max_rows_each`` and ``window`` in its parameters where there was a limit; whoever pools the
+    rows of its cohort to learn the central model takes these.
     """
-    return draw(remember(data, domain.memory), domain.names, max_rows_each)
+    own = data if window is None else recent(data, window)
+    return draw(remember(own, domain.memory), domain.names, max_rows_each)
 
 
 def central(  # noqa: PLR0917 - as `federated`, and what one argument more says

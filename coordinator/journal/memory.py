@@ -196,7 +196,7 @@ class MemoryJournal:
         else:
             raise StorageError(f"the journal has no version {model.version} of {model.name!r} with this digest")
         if decisions:
-            self.decide(decisions)
+            self.append((), decisions)
 
     def models(self, name: str | None = None) -> list[StoredModel]:
         """Return the registered models, by name and version."""
@@ -215,10 +215,6 @@ class MemoryJournal:
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, newest first."""
         return sorted((model.version for model in self.content.models if model.name == name), reverse=True)[:count]
-
-    def decide(self, decisions: Sequence[Decision]) -> None:
-        """Append decisions about models."""
-        self.append((), decisions)
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""

@@ -281,9 +281,6 @@ class Journal(Protocol):
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, without their records, newest first."""
 
-    def decide(self, decisions: Sequence[Decision]) -> None:
-        """Append decisions about models in one transaction; as `append`."""
-
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""
 

@@ -274,10 +274,6 @@ class SqlJournal:
         with self._begin() as connection:
             return list(connection.execute(query).scalars())
 
-    def decide(self, decisions: Sequence[Decision]) -> None:
-        """Append decisions about models in one transaction."""
-        self.append((), decisions)
-
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""
         query = sa.select(DECISIONS).order_by(DECISIONS.c.number)

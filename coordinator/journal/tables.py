@@ -76,7 +76,7 @@ DECISIONS = sa.Table(
     _checksum(),
     sqlite_autoincrement=True,
 )
-"""What was decided about models, append-only."""
+"""What was decided about models and schedules, append-only."""
 
 LEADER = sa.Table(
     "leader",

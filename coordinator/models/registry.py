@@ -77,7 +77,7 @@ class Registry:
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
         if decisions:
-            self.journal.decide(decisions)
+            self.journal.append((), decisions)
             self.aliases.apply(decisions)
 
     def history(self, name: str) -> list[Decision]:

@@ -190,7 +190,7 @@ class Schedules:
         _log.info(kind.replace(".", "-"), schedule=name)
 
     def _write(self, decisions: Sequence[Decision]) -> None:
-        self.runs.journal.decide(decisions)
+        self.runs.journal.append((), decisions)
         self._apply(decisions)
 
     def _apply(self, decisions: Iterable[Decision]) -> None:

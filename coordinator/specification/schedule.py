@@ -123,7 +123,7 @@ class Schedule(BaseModel):
     def run_id(self, at: float) -> str:
         """Return the id of the run for a time: the same whoever starts it, so that nobody starts it twice.
 
-        >>> Schedule(name="nightly", at="0 2 * * *", spec={"scheme": "tree"}).run_id(1764295200)
+        >>> Schedule(name="nightly", at="0 2 * * *", spec={}).run_id(1764295200)
         'nightly-20251128-0200'
         """
         when = datetime.fromtimestamp(at, tz=UTC)

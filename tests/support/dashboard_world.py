@@ -147,6 +147,9 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
                 lambda: len(api.get("/api/models/video-quality/2/evaluations").json()) == VEHICLES,
                 what="the vehicles sent no scores",
             )
+            nightly = {"name": "nightly", "at": "0 2 * * *", "zone": "Europe/Berlin", "spec": {"scheme": "frt"}}
+            assert api.post("/api/schedules", json=nightly).status_code == 201
+            api.post("/api/schedules/nightly/pause", json={"reason": EVIL if hostile else "roadworks"})
             save_report(there.state_dir, "evening", "spans" if not hostile else EVIL)
             yield there
         assert coordinator.end() == 0, coordinator.logged()

@@ -17,6 +17,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
+from schemas.window import Window
 from tests.support.simulation import Simulation
 
 KINDS = (
@@ -103,7 +104,8 @@ def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
     parameters = scheme.Parameters.model_validate(record.document["parameters"])
     domain = Domain.from_document(record.document["domain"])
     most = record.parameters.get("max_rows_each", 0)
-    rows = pool([local.counted_rows(sources[name].train, domain, most) for name in record.cohort])
+    window = Window.model_validate(named) if (named := record.parameters.get("window")) else None
+    rows = pool([local.counted_rows(sources[name].train, domain, most, window) for name in record.cohort])
     outcome = local.central(scheme, parameters, domain, rows)
     assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
     return document_digest(outcome.model.to_document())

@@ -20,6 +20,7 @@ from glassfleet.data.parameters import Parameter, parameters_of
 from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, NotFoundError, UsageError
 from schemas.validation import first_fault
+from schemas.window import Window
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
@@ -49,6 +50,9 @@ WORDS = {
         "Most rows of a vehicle that count",
         "Empty: five times the median, where there are five vehicles or more.",
     ),
+    "window.rows": ("Only the last rows of each vehicle", "So many. Empty: all."),
+    "window.days": ("Only rows of the last days", "So many days before the start. Empty: of any age."),
+    "window.time": ("Column that tells when a row was", "In seconds since 1970. Empty: the only one of such a name."),
     "without": ("Vehicles left out", "Ids with commas between them."),
     "policy.deadline": ("Seconds for each round", "Who has not answered by then is dropped from the round."),
     "policy.grace": ("Seconds of grace", "Answers that come so much later still count."),
@@ -74,7 +78,12 @@ WORDS = {
 }
 """Label of each field, and what it says beside its range."""
 
-SECTIONS: Mapping[str, type[BaseModel]] = {"policy": RoundPolicy, "private": PrivatePolicy, "rollout": RolloutPlan}
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    "policy": RoundPolicy,
+    "window": Window,
+    "private": PrivatePolicy,
+    "rollout": RolloutPlan,
+}
 TICKED = ("private", "rollout")
 """Sections that count only when their box is ticked."""
 

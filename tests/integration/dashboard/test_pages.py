@@ -27,6 +27,7 @@ PAGES = {
     "run": "/runs/evening",
     "compare": "/compare?run=morning&run=evening",
     "leakage": "/runs/evening/leakage",
+    "schedules": "/schedules",
     "models": "/models",
     "model": "/models/video-quality",
     "forecast": "/models/video-quality/2/forecast",
@@ -89,7 +90,7 @@ def test_hostile_texts_stay_texts_and_nobody_else_is_asked(there: World, page: P
         assert "pwned" not in page.title(), name
         assert page.locator("main script, main img").count() == 0, name
         assert asked == {there.base}, name
-        if name in ("run", "leakage", "fleet", "vehicle", "model"):
+        if name in ("run", "leakage", "fleet", "vehicle", "model", "schedules"):
             expect(page.locator("main")).to_contain_text("<script>document.title=")
 
 

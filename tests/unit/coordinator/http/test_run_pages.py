@@ -57,8 +57,9 @@ def spec(**changes: Any) -> RunSpec:
         spec(policy={"min_agents": 1}, rollout=None, scheme="tree", parameters={"max_rules": 9}),
         spec(policy={}, rollout=None, max_rows_each=None, private={"floor": 12, "support": 0}, readmit=["v9"]),
         spec(scheme="dp_tree", participation="elastic", parameters={"noise": "none", "losses": 2}),
+        spec(window={"days": 2.5, "time": "t"}),
     ],
-    ids=["full", "one-vehicle", "private", "elastic"],
+    ids=["full", "one-vehicle", "private", "elastic", "window"],
 )
 def test_run_like_another_one_is_like_it_and_has_an_id_of_its_own(wanted: RunSpec) -> None:
     got = spec_of(texts_of({"spec": wanted.to_document()}))
@@ -114,6 +115,8 @@ def test_every_setting_of_a_run_has_a_field() -> None:
         ({"rollout": "yes", "rollout.stages": "50 %, 20 %"}, "rollout.stages", "must rise, got 0.5, 0.2"),
         ({"private": "yes", "private.floor": "2"}, "private.floor", "greater than or equal to 8"),
         ({"features": "a, a"}, "features", "must differ"),
+        ({"window.days": "0"}, "window.days", "greater than 0"),
+        ({"window.days": "1", "window.rows": "9"}, "", "give rows or days"),
         ({"private": "yes", "rollout": "yes"}, "", "is not tried in stages"),
     ],
 )

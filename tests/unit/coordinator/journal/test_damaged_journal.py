@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal.close_run(name, suspended_document(known, cancelled="so", ended=1.0), at)
         journal.add_model("m", name, record)
         body = {"version": number, "digest": digest, "cause": "published", "reason": "", "sequence": number}
-        journal.decide([Decision("m", "current", at, at, body)])
+        journal.append([], [Decision("m", "current", at, at, body)])
     journal.close()
     service = Opened(folder)
     for name in ("open-1", "open-2"):
