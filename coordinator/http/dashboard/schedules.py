@@ -19,7 +19,6 @@ LONGEST_REASON = 500
 
 def add_schedule_pages(app: FastAPI, dashboard: Dashboard) -> None:
     """Give an application the page, and its forms."""
-    coordinator = dashboard.coordinator
 
     @app.get("/schedules", dependencies=[PAGE], include_in_schema=False)
     def _schedules(request: Request) -> Response:

@@ -176,7 +176,10 @@ def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
     assert store.append([sample(0, b=True), sample(1, b=False)]) == []
     for categories in (False, True):
         source = read_source(store.path, categories=categories)
-        assert (source.train.X[:, source.train.features.index("b")].tolist(), source.train.categories) == ([1.0, 0.0], {})
+        assert (source.train.X[:, source.train.features.index("b")].tolist(), source.train.categories) == (
+            [1.0, 0.0],
+            {},
+        )
 
 
 def test_window_keeps_texts_and_stated_columns_alone(tmp_path: Path) -> None:
