@@ -203,9 +203,10 @@ class Effects:
             self._private.choose(run, job.request)
             try:
                 rows = self._private.rows(run, job.request, self._source.current().train)
-                if (window := job.request.window) is not None and not self._answerer.has_snapshot(run):
-                    rows = recent(rows, window)
-                    self._log.info("window", run=run, rows=rows.rows, **window.model_dump(exclude_none=True))
+                window = job.request.window
+                if window is not None and not self._answerer.has_snapshot(run):
+                    before, rows = rows.rows, recent(rows, window)
+                    self._log.info("window", run=run, rows=rows.rows, of=before)
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)

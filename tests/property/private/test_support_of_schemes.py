@@ -60,7 +60,7 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
     domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=1.0))
-    if scheme_of(name).name == "tree":
+    if name == "tree":
         domain, X, y = with_texts_and_gaps(draw, rng, domain, X, y)
         names = domain.names
     if name in ("frbc", "tree-classes"):
