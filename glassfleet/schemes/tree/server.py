@@ -30,7 +30,6 @@ from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER,
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
 from glassfleet.schemes.tree.tree import Ramp, Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
-from schemas.errors import RunFailedError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,12 +42,6 @@ PATIENCE = 5
 
 _OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", "noise", "open")
 """What is kept of one way to grow."""
-
-NO_TEXTS = (
-    "classes are not learned from columns of text, nor with empty cells, in private runs with support: leave these "
-    "columns out (--features)"
-)
-"""Why a run ends."""
 
 
 def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
@@ -105,9 +98,6 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
             common = tuple(one for one in common if one[0] < question.n_inputs)
         asked = replace(question, regressors=regressors)
         if has_categories(question.domain):
-            if question.domain.classes:
-                # After losses a sum over a category could rest on two rows of one who left: found by a property test.
-                raise RunFailedError(NO_TEXTS)
             return ask(replace(asked, kind=SUPPORT), kept | {"common": [list(one) for one in common]})
         return begin(replace(asked, common=common), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients, "noise": noise}

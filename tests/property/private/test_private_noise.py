@@ -247,7 +247,7 @@ def test_declared_classes_and_categories_are_learned_from_in_private(
     state_dir: Path, scheme: str, parameters: dict[str, Any]
 ) -> None:
     domain = DOMAIN
-    if scheme != "dp_tree":  # numbers alone
+    if scheme not in ("dp_tree", "tree"):  # numbers alone
         domain = DOMAIN.model_copy(update={"features": DOMAIN.features[:1]})
     simulation = fleet(state_dir)
     simulation.start_run(spec(scheme, parameters=parameters, domain=domain.to_document()))

@@ -27,7 +27,7 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
 from glassfleet.schemes.tree.messages import read_task
-from glassfleet.schemes.tree.support import about_bands, about_counts, about_pairs, limits_of
+from glassfleet.schemes.tree.support import about_bands, about_category, about_counts, about_pairs, limits_of
 from glassfleet.traits import private_parameters
 from schemas.codec import digest_of
 from schemas.documents import document_digest
@@ -60,7 +60,7 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
     domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=1.0))
-    if name == "tree":
+    if scheme_of(name).name == "tree":
         domain, X, y = with_texts_and_gaps(draw, rng, domain, X, y)
         names = domain.names
     if name in ("frbc", "tree-classes"):
@@ -207,7 +207,11 @@ def draws_of(task: Task) -> list[str]:
         return []
     question = read_task(task)
     if task.kind == "categories":
-        return [f"category {number}" for number in range(len(question.disclosed))]
+        # Draws follow the line whose residuals are summed. A category that is not told has no sum in which rows cancel.
+        names = [variable.name for variable in question.domain.features for _ in variable.categories]
+        about = [digest_of(about_category(question, name)) for name in names]
+        shown = zip(about, question.disclosed.tolist(), strict=True)
+        return [f"{key if is_shown else task.digest} {number}" for number, (key, is_shown) in enumerate(shown)]
     if task.kind == "joint":
         return [f"{digest_of(about_pairs(question))} {pair}" for pair in question.tree.overlaps]
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]
