@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -449,7 +448,11 @@ def test_frames_of_other_libraries_give_the_model_of_pandas(library: str) -> Non
     table = pd.DataFrame({"size": rng.random(200) * 100, "city": rng.choice(["Rio", "Santos", "Olinda"], 200)})
     table.loc[::9, "size"] = np.nan
     price = table["size"].fillna(50.0) + 30.0 * (table["city"] == "Rio")
-    other: Any = pa.Table.from_pandas(table) if library == "pyarrow" else pl.from_pandas(table)
+    other: Any = pa.Table.from_pandas(table)
+    if library == "polars":
+        import polars as pl
+
+        other = pl.from_pandas(table)
     ours, theirs = FuzzyTreeRegressor().fit(table, price), FuzzyTreeRegressor().fit(other, price)
     assert ours.digest_ == theirs.digest_
     assert ours.predict(table).tolist() == theirs.predict(other).tolist()
