@@ -8,19 +8,17 @@ back finds what was spent before.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Gt
 
+from edge_agent.session.own_database import explained, opened, read_only
 from glassfleet.errors import TaskError
-from schemas.errors import StorageError
-from schemas.private_files import private_database
 
 NAME = "spent.sqlite"
 """In the agent's folder."""
@@ -43,6 +41,8 @@ CREATE TABLE IF NOT EXISTS spent (
     PRIMARY KEY (month, run)
 );
 """
+
+_explained = partial(explained, about="where this vehicle counts what learning takes")
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,9 @@ class Allowance:
         self._limits = limits
         self._wall = wall
         with _explained("open", path):
-            with suppress(OSError):  # SQLite says what is wrong
-                private_database(path)
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database = opened(path, _SCHEMA)
             self._database.execute("PRAGMA synchronous=NORMAL")
-            self._database.executescript(_SCHEMA)
+            self._database.execute("DELETE FROM spent WHERE month < ?", (_month(wall() - KEPT_DAYS * 86400.0),))
 
     def spend(self, run: str, *, size: int = 0, seconds: float = 0.0, answers: int = 0) -> None:
         """Count bytes that travelled, seconds that were computed, and answers; raises StorageError."""
@@ -107,7 +104,6 @@ class Allowance:
                 "answers = answers + excluded.answers",
                 (_month(now), run, size, max(0.0, seconds), answers),
             )
-            self._database.execute("DELETE FROM spent WHERE month < ?", (_month(now - KEPT_DAYS * 86400.0),))
 
     def why_not(self, run: str = OTHER) -> str:
         """Return why nothing more is given to a run, or to scores; empty: it is."""
@@ -151,23 +147,10 @@ class Allowance:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Return ``month``, ``megabytes`` and ``seconds`` of each month, the oldest first; raises StorageError."""
-    if not path.exists():
-        return []
-    with _explained("read", path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-        rows = database.execute("SELECT month, sum(bytes) / 1e6, sum(seconds) FROM spent GROUP BY month ORDER BY month")
-        return [dict(zip(("month", "megabytes", "seconds"), row, strict=True)) for row in rows.fetchall()]
+    with _explained("read", path):
+        rows = read_only(path, "SELECT month, sum(bytes) / 1e6, sum(seconds) FROM spent GROUP BY month ORDER BY month")
+    return [dict(zip(("month", "megabytes", "seconds"), row, strict=True)) for row in rows]
 
 
 def _month(wall: float) -> str:
     return datetime.fromtimestamp(max(0.0, wall), tz=UTC).strftime("%Y-%m")
-
-
-@contextmanager
-def _explained(what: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as fault:
-        raise StorageError(
-            f"cannot {what} {path}, where this vehicle counts what learning takes: {fault}. Make room, or move it "
-            "away; then start the agent again"
-        ) from fault

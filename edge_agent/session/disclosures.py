@@ -6,16 +6,14 @@ Written before an answer is sent, so it never says less than what left. It holds
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from schemas.errors import StorageError
-from schemas.private_files import private_database
+from edge_agent.session.own_database import explained, opened, read_only
 
 NAME = "told.sqlite"
 """In the agent's folder."""
@@ -35,6 +33,8 @@ CREATE TABLE IF NOT EXISTS told (
     members TEXT NOT NULL
 );
 """
+
+_explained = partial(explained, about="the list of what this vehicle has told")
 
 _COLUMNS = ("run", "scheme", "began", "last", "answers", "numbers", "protection", "members")
 
@@ -59,11 +59,7 @@ class Disclosures:
         self._path = path
         self._wall = wall
         with _explained("open", path):
-            with suppress(OSError):  # SQLite says what is wrong
-                private_database(path)
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.executescript(_SCHEMA)
+            self._database = opened(path, _SCHEMA)
 
     def note(
         self, run: str, scheme: str, numbers: int, protection: Mapping[str, int] | None, members: Sequence[str]
@@ -116,10 +112,8 @@ def read(path: Path) -> list[dict[str, Any]]:
     StorageError
         The file cannot be read.
     """
-    if not path.exists():
-        return []
-    with _explained("read", path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-        selected = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run").fetchall()  # noqa: S608
+    with _explained("read", path):
+        selected = read_only(path, f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run")  # noqa: S608
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in selected]
     return [{**row, **{name: json.loads(row[name]) for name in ("protection", "members")}} for row in rows]
 
@@ -137,14 +131,3 @@ def _count(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(_count(each) for each in value)
     return int(isinstance(value, int | float))
-
-
-@contextmanager
-def _explained(what: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as fault:
-        raise StorageError(
-            f"cannot {what} {path}, the list of what this vehicle has told: {fault}. Make room, or move it away; then "
-            "start the agent again"
-        ) from fault
