@@ -1,4 +1,4 @@
-"""The scikit-learn style estimators of the blended model tree, which need it as :mod:`glassfleet.estimators` does.
+"""The scikit-learn style estimators of the fuzzy tree, which need it as :mod:`glassfleet.estimators` does.
 
 >>> from glassfleet.estimators.tree import FuzzyTreeRegressor
 >>> X = [[j / 40] for j in range(40)]
@@ -46,8 +46,19 @@ def weighed(data: Dataset, weights: NDArray[np.float64]) -> tuple[Dataset, Datas
     return replace(data, weights=counts[some], parts=parts), replace(data, X=data.X[often], y=data.y[often], memo={})
 
 
-class _Weighted(SchemeEstimator):
-    """Rows may have weights."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class _FuzzyTree(SchemeEstimator):
+    """What both have: parameters, and weights of rows."""
+
+    _scheme_name = "tree"
+
+    compact: bool = False
+    max_split_features: int = 8
+    min_weight_fraction: float = 0.01
+    holdout: float = 0.2
+    size_tolerance: float = 0.01
+    exact: bool = False
+    min_rows: int = 3
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from all rows (central learning).
@@ -77,7 +88,7 @@ class _Weighted(SchemeEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FuzzyTreeRegressor(_Weighted, SchemeRegressor):
+class FuzzyTreeRegressor(_FuzzyTree, SchemeRegressor):
     """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``tree``).
 
     ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
@@ -106,30 +117,21 @@ class FuzzyTreeRegressor(_Weighted, SchemeRegressor):
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     input_quantiles : (float, float), default (0.001, 0.999)
-        Quantiles of each input that map to 0 and 1; values outside are clipped.
+        Quantiles of each input that map to 0 and 1; ramps end there, lines may go on.
 
     See Also
     --------
     glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
-    _scheme_name = "tree"
-
-    compact: bool = False
     max_rules: int = 40
     max_slopes: int = 8
     max_regressors: int = 24
-    max_split_features: int = 8
-    min_weight_fraction: float = 0.01
-    holdout: float = 0.2
-    size_tolerance: float = 0.01
-    exact: bool = False
-    min_rows: int = 3
     input_quantiles: tuple[float, float] = (0.001, 0.999)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FuzzyTreeClassifier(_Weighted, SchemeClassifier):
+class FuzzyTreeClassifier(_FuzzyTree, SchemeClassifier):
     """Binary tree of ramps of few rules that tell a probability of each class (scheme ``tree``).
 
     ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
@@ -161,17 +163,8 @@ class FuzzyTreeClassifier(_Weighted, SchemeClassifier):
     glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
-    _scheme_name = "tree"
-
-    compact: bool = False
     max_rules: int = 20
     max_regressors: int = 32
-    max_split_features: int = 8
-    min_weight_fraction: float = 0.01
-    holdout: float = 0.2
-    size_tolerance: float = 0.01
-    exact: bool = False
-    min_rows: int = 3
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of ``classes_``, shape (n, n_classes)."""
