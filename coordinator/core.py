@@ -274,8 +274,6 @@ class Coordinator:
         StorageError
             The journal cannot be written.
         """
-        if spec.run in self.runs:
-            raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self._check_start(spec)
         others = [run for run, state in self.runs.live.items() if state.spec.private is not None]
         if spec.private is not None and others:

@@ -156,7 +156,7 @@ def assemble(
         rollouts=rollouts,
         outages=outages,
         runs=runs,
-        schedules=Schedules(runs, outages, directory.offers, now, wall),
+        schedules=Schedules(runs, outages, directory.count_up, now, wall),
         preflight=preflight,
         effects=EffectHandler(runs, publisher, models, rollouts, preflight, metrics, now),
     )

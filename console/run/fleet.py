@@ -55,7 +55,7 @@ def fleet(api: Coordinator, *, is_all: bool, as_json: bool) -> None:
 
 def _urgency(vehicle: dict[str, Any]) -> tuple[Any, ...]:
     causes = vehicle["causes"]
-    return not causes, causes and causes[0]["rank"], -len(causes), vehicle["agent"]
+    return not causes, causes and causes[0]["rank"], -len(causes), -(vehicle["worse"] or 0.0), vehicle["agent"]
 
 
 def _cells(vehicle: dict[str, Any]) -> tuple[str, ...]:

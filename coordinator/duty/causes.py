@@ -14,7 +14,7 @@ from coordinator.core import Coordinator
 from coordinator.fleet.differences import differences
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
-from coordinator.models.central import reference_of
+from coordinator.models.central import is_reference
 from coordinator.runs.attendance import Attendance, Recent, reason_words
 from coordinator.runs.earlier import quarantined
 from coordinator.specification.rollout import GATE
@@ -102,6 +102,7 @@ class Look:
                 "status": known.status,
                 "since": known.since,
                 "causes": [each.to_document() for each in self.causes.get(agent, ())],
+                "worse": self.worse(agent),
                 "incarnation": known.incarnation,
                 "software": known.software,
                 **offers[known.offer],
@@ -128,7 +129,7 @@ def look_at(known: Mapping[str, KnownAgent], runs: Sequence[Attendance], current
     current : mapping of str to ModelPointer
         The versions in use, by model.
     """
-    learned = {name: each for name, each in current.items() if not name.endswith(reference_of(""))}
+    learned = {name: each for name, each in current.items() if not is_reference(name)}
     held, of_models = _of_models(known, learned)
     causes: defaultdict[str, list[Cause]] = defaultdict(list)
     # Those that are down too: their certificates told it before.

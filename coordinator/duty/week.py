@@ -10,7 +10,7 @@ from typing import Any, Final, TypedDict
 from coordinator.duty.causes import Look
 from coordinator.journal.port import Decision
 from coordinator.models.aliases import CANDIDATE, CURRENT
-from coordinator.models.central import reference_of
+from coordinator.models.central import is_reference
 from schemas.rounds import bytes_each
 from schemas.text import counted
 
@@ -101,6 +101,7 @@ def week(
     runs: Sequence[Mapping[str, Any]],
     look: Look,
     compared: Callable[[str, int, int], Change | None],
+    moved: Callable[[str, int], Sequence[str]],
 ) -> Week:
     """Return what changed in the week before `end`, seconds since the epoch.
 
@@ -112,11 +113,13 @@ def week(
         Documents of the runs that ended in the week, the newest first.
     compared : callable
         Tells how a version of a model differs from another: name, the earlier version, the later one.
+    moved : callable
+        Tells what has moved since a version was learned, in sentences.
     """
     begin = end - WEEK
     models: dict[str, ModelWeek] = {}
     for each in decisions:
-        if each.kind not in {CURRENT, CANDIDATE} or each.wall >= end or each.name.endswith(reference_of("")):
+        if each.kind not in {CURRENT, CANDIDATE} or each.wall >= end or is_reference(each.name):
             continue
         nothing: ModelWeek = {"name": each.name, "headline": "", "before": 0, "now": 0, "change": None, "turns": []}
         model = models.setdefault(each.name, nothing)
@@ -156,7 +159,12 @@ def week(
         "vehicles": [
             {"agent": agent, "causes": [cause.words for cause in look.causes[agent]]} for agent in urgent[:NAMED]
         ],
-        "drift": [],
+        "drift": [
+            f"{name}: {each}"
+            for name, model in sorted(models.items())
+            if model["now"]
+            for each in moved(name, model["now"])
+        ],
     }
 
 

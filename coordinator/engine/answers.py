@@ -135,8 +135,8 @@ def _not_open(state: RunState, agent: str, digest: str) -> tuple[Outcome, str]:
 
 def _outside(state: RunState, agent: str) -> str:
     """Return why a run asks an agent nothing more, one of `OUTSIDE`; "": it does, or may."""
-    offer = state.agents.get(agent)
-    if agent in state.spec.without or (offer is not None and asking.differs(state, offer)):
+    offer, needed = state.agents.get(agent), asking.needed_columns(state)
+    if agent in state.spec.without or (offer is not None and asking.differs(state, offer, needed)):
         return "left-out"
     is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
     return "not-asked" if is_outside else ""

@@ -61,14 +61,13 @@ def kinds(state: RunState) -> dict[str, str]:
 
     Words or numbers, as most say; then the unit that most tell.
     """
-    offers = [offer.kind_of for offer in _offers(state).values() if offer.kinds]
-    if not offers:
+    offers = _offers(state).values()
+    if not any(offer.kinds for offer in offers):
         return {}
-    plain = [offer for offer in _offers(state).values() if not offer.kinds]
+    held = [offer.kind_of for offer in offers]
     found = {}
-    for name in sorted(_needed(state) | {state.target}):
-        counts = Counter(each[name] for each in offers if name in each)
-        counts[NUMBERS] += sum(name in offer.features or name == offer.target for offer in plain)
+    for name in sorted(needed_columns(state) | {state.target}):
+        counts = Counter(each[name] for each in held if name in each)
         if counts["words"] > counts.total() - counts["words"]:
             found[name] = "words"
         elif units := {kind: count for kind, count in counts.items() if kind not in (NUMBERS, "words")}:
@@ -76,16 +75,11 @@ def kinds(state: RunState) -> dict[str, str]:
     return found
 
 
-def differs(state: RunState, offer: Offer) -> str:
-    """Return in which column an agent holds something else than most, and what; empty: in none."""
+def differs(state: RunState, offer: Offer, needed: frozenset[str]) -> str:
+    """Return in which of the columns that are needed an agent holds something else than most; empty: in none."""
     if not state.kinds and not offer.kinds:
         return ""
-    own = offer.kind_of
-    for name in sorted((_needed(state) | {state.target}) & own.keys()):
-        mine, most = own[name], state.kinds.get(name, NUMBERS)
-        if mine != most and ("words" in (mine, most) or NUMBERS not in (mine, most)):
-            return f"has {mine} in {name!r}, where most have {most}"
-    return ""
+    return offer.odd_in({name: state.kinds.get(name, NUMBERS) for name in sorted(needed | {state.target})})
 
 
 def wanted(state: RunState) -> tuple[int, str]:
@@ -113,17 +107,18 @@ def quorum(state: RunState, current: Round) -> int:
 
 def able(state: RunState) -> tuple[str, ...]:
     """Return the agents that are up and offer scheme and columns, in the order of id."""
-    needed = _needed(state)
+    needed = needed_columns(state)
     return tuple(sorted(agent for agent, offer in state.agents.items() if _can(state, agent, offer, needed)))
 
 
 def is_able(state: RunState, agent: str) -> bool:
     """Whether an agent is among `able`."""
     offer = state.agents.get(agent)
-    return offer is not None and _can(state, agent, offer, _needed(state))
+    return offer is not None and _can(state, agent, offer, needed_columns(state))
 
 
-def _needed(state: RunState) -> frozenset[str]:
+def needed_columns(state: RunState) -> frozenset[str]:
+    """Return the columns that an agent must have to answer."""
     memory = state.spec.lagged_features
     return frozenset(state.features if memory is None else memory.needed(state.features))
 
@@ -134,15 +129,13 @@ def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> b
         and agent not in state.spec.without
         and (not offer.features or needed <= set(offer.features))
         and offer.target in ("", state.target)
-        and not differs(state, offer)
+        and not differs(state, offer, needed)
     )
 
 
 def unable(state: RunState) -> dict[str, str]:
     """Return why the agents that are up and that `able` leaves out are not asked, by agent."""
-    features = state.features or state.spec.features or ()
-    memory = state.spec.lagged_features
-    wanted = set(features) if memory is None or not state.features else memory.needed(features)
+    wanted = needed_columns(state) if state.features else frozenset(state.spec.features or ())
     target = state.target or state.spec.target or ""
     reasons = {}
     for agent, offer in state.agents.items():
@@ -156,7 +149,7 @@ def unable(state: RunState) -> dict[str, str]:
             reasons[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
         elif target and offer.target not in ("", target):
             reasons[agent] = f"has the target {offer.target!r}, not {target!r}"
-        elif state.features and (odd := differs(state, offer)):
+        elif state.features and (odd := differs(state, offer, wanted)):
             reasons[agent] = odd
         elif not state.features and not (target or offer.target):
             reasons[agent] = "offers no target, and the run names none"

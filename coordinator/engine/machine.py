@@ -353,7 +353,8 @@ def _is_enough(state: RunState, able: int, wanted: int) -> bool:
     """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
     if state.spec.private is not None or not state.features:
         return False
-    there = able + sum(bool(asking.differs(state, offer)) for offer in state.agents.values())
+    needed = asking.needed_columns(state)
+    there = able + sum(bool(asking.differs(state, offer, needed)) for offer in state.agents.values())
     return there >= wanted and able >= learning.share(state.spec.policy.min_agents, there)
 
 

@@ -48,6 +48,18 @@ class Offer:
         names = (*self.features, self.target)
         return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
 
+    def odd_in(self, most: Mapping[str, str]) -> str:
+        """Return in which column it holds something else than most, and what; empty: in none.
+
+        Of a kind "" in `most` nothing is known.
+        """
+        own = self.kind_of
+        for name, kind in most.items():
+            mine = own.get(name, kind)
+            if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
+                return f"has {mine} in {name!r}, where most have {kind}"
+        return ""
+
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
         texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}

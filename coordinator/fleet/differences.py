@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from coordinator.engine import Offer
-from coordinator.engine.state import NUMBERS
 
 FEWEST: Final = 3
 """Of fewer vehicles nobody can say what most have."""
@@ -19,7 +18,7 @@ def differences(offers: Mapping[str, Offer]) -> Iterator[tuple[str, str]]:
     Parameters
     ----------
     offers : mapping of str to Offer
-        Of the vehicles that are up.
+        Of the vehicles that are known, those that are down too.
     """
     counts = Counter(offer for offer in offers.values() if offer.features)
     if counts.total() < FEWEST:
@@ -58,11 +57,8 @@ def _differs(offer: Offer, most: Offer) -> str:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         return f"has no column {missing[0]!r}{more}, which most have"
-    own = offer.kind_of
-    for name, kind in most.kind_of.items():
-        mine = own.get(name, kind)
-        if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
-            return f"has {mine} in {name!r}, where most have {kind}"
+    if odd := offer.odd_in(most.kind_of):
+        return odd
     if offer.far:
         return f"has a value in {offer.far[0]!r} that is far from all its others, and repeated: does it mean no value?"
     if most.plan and offer.plan != most.plan:

@@ -281,6 +281,10 @@ class Fleet:
         turns = min(float(BIRTHS_BURST), known.turns + gained) - 1.0
         return replace(known, turns=turns, counted=now, **changes)
 
+    def count_up(self) -> int:
+        """Return how many agents are up."""
+        return len(self._agents) - self._down
+
     def _has_room(self, size: int) -> bool:
         return len(self._agents) < self._max_agents and self.fits(size)
 

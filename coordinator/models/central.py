@@ -23,6 +23,11 @@ from schemas.topics import check_id
 _SUFFIX = f".{CENTRAL}"
 
 
+def is_reference(name: str) -> bool:
+    """Whether a model of this name is one to compare with."""
+    return name.endswith(_SUFFIX)
+
+
 @dataclass(frozen=True)
 class CentralModel:
     """A document that was read and found fit to be a reference.
@@ -59,7 +64,7 @@ def check_not_reserved(run: str, model: str) -> None:
         raise UsageError(
             f"run {run!r}: ids that begin with {REFERENCES!r} stand for central references; choose another"
         )
-    if model.endswith(_SUFFIX):
+    if is_reference(model):
         raise UsageError(f"model {model!r}: names that end in {_SUFFIX!r} are for central references; choose another")
 
 

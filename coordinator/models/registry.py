@@ -106,8 +106,7 @@ class Registry:
             return record.digest, record.to_bytes()
 
         # Before the transaction: it holds the database.
-        known = (model for model in self.journal.models(effect.name) if not model.is_damaged)
-        earlier = [model for model in known if model.run != effect.run]
+        earlier = self._earlier(effect)
         parents, drift = [earlier[-1].digest] if earlier else [], self._drift(state, earlier)
 
         return self.journal.add_model(effect.name, effect.run, make)
@@ -196,9 +195,12 @@ class Registry:
 
     def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
         """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
-        known = self.journal.models(effect.name) if state.drift else []
-        drift = self._drift(state, [each for each in known if each.run != effect.run and not each.is_damaged])
+        drift = self._drift(state, self._earlier(effect)) if state.drift else {}
         return self._record(effect, state, LONGEST, ["0" * 64], drift)
+
+    def _earlier(self, effect: Publish) -> list[StoredModel]:
+        """Return the versions of other runs, without damaged ones."""
+        return [each for each in self.journal.models(effect.name) if each.run != effect.run and not each.is_damaged]
 
     def _drift(self, state: RunState, earlier: Sequence[StoredModel]) -> dict[str, Any]:
         """Return how far the version in use has moved tonight, and what that means after the nights before."""

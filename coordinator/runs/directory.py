@@ -42,6 +42,9 @@ _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
 
 
+TIDY = 3600.0
+"""Seconds between two looks for old events, when there were none."""
+
 LOOKED_BACK = 200
 """Among so many ended runs earlier private ones are looked for: each one's document is read."""
 
@@ -111,8 +114,8 @@ class Runs:
     counters: dict[str, Counters] = field(default_factory=dict, init=False)
     lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
     _known: Known = field(init=False)
-    # Whether events may be older than `records_days`.
-    _has_old: bool = field(default=True, init=False)
+    # When to look for events that are older than `records_days`.
+    _tidy_at: float = field(default=float("-inf"), init=False)
     # Of the API's threads: replaced, never changed. What has ended stays as it is.
     _overviews: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     # Of the API's threads: single entries are read and set, nobody goes through them.
@@ -214,7 +217,7 @@ class Runs:
         known, state = self._known, self.live[run]
         document = self._document(known, state, ended=self.wall())
         self.journal.close_run(run, document, state.at)
-        self._has_old = True
+        self._tidy_at = float("-inf")
         past = {**known.past, run: None}
         if len(past) > self.kept_runs:
             for forgotten in self.journal.compact(self.kept_runs, self.kept_versions, pinned(), rollouts_from()):
@@ -226,14 +229,15 @@ class Runs:
 
     def tidy(self) -> None:
         """Let the events of one run go that ended more than `records_days` ago; the next call goes on."""
-        if self._has_old:
-            self._has_old = self.journal.forget_records(self.now() - 86400.0 * self.records_days)
+        now = self.now()
+        if now >= self._tidy_at and not self.journal.forget_records(now - 86400.0 * self.records_days):
+            self._tidy_at = now + TIDY
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
         """Let a suspended run be past."""
         ended = suspended_document(self.suspended[run], cancelled=reason, ended=self.wall())
         self.journal.close_run(run, ended, at)
-        self._has_old = True
+        self._tidy_at = float("-inf")
         known = self._known
         self._known = replace(known, suspended=_without(known.suspended, run), past={**known.past, run: None})
 

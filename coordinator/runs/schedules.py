@@ -5,7 +5,7 @@ The coordinator's thread writes, the API's threads read what is replaced and nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -55,14 +55,14 @@ class Schedules:
     outages : Outages
         When there was no broker.
     up : callable
-        Returns the vehicles that are up.
+        Returns how many vehicles are up.
     now, wall : callable
         The coordinator's own time, and the wall clock, seconds.
     """
 
     runs: Runs
     outages: Outages
-    up: Callable[[], Sized]
+    up: Callable[[], int]
     now: Callable[[], float]
     wall: Callable[[], float]
     _known: Mapping[str, Standing] = field(default_factory=dict, init=False)
@@ -104,11 +104,11 @@ class Schedules:
 
     def documents(self) -> list[dict[str, Any]]:
         """Return all schedules as JSON values, by name; from any thread."""
-        return [self.document(name) for name in sorted(self._known)]
+        return [self._document(known, FOLLOWING) for _, known in sorted(self._known.items())]
 
     def document(self, name: str, following: int = FOLLOWING) -> dict[str, Any]:
         """Return one schedule as JSON values; from any thread. Raises NotFoundError."""
-        return nights.document(self._of(name), self.wall(), self._waits.get(name), following, SHOWN)
+        return self._document(self._of(name), following)
 
     # -- what time brings -----------------------------------------------------------------------------------------
 
@@ -165,12 +165,15 @@ class Schedules:
         return Facts(
             self.wall(),
             has_broker=self.outages.since is None and at - self._connected >= SETTLE,
-            up=len(self.up()),
+            up=self.up(),
             live={spec.model: run for run, spec in live},
             private=next((run for run, spec in live if spec.private is not None), ""),
         )
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _document(self, known: Standing, following: int) -> dict[str, Any]:
+        return nights.document(known, self.wall(), self._waits.get(known.schedule.name), following, SHOWN)
 
     def _of(self, name: str) -> Standing:
         known = self._known.get(name)

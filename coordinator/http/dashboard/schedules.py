@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from coordinator.core import Coordinator
     from coordinator.http.dashboard.pages import Dashboard
 
-LONGEST_REASON = 500
-
 
 def add_schedule_pages(app: FastAPI, dashboard: Dashboard) -> None:
     """Give an application the page, and its forms."""
@@ -31,7 +29,7 @@ def add_schedule_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
         def do(core: Coordinator) -> None:
             if what == "pause":
-                core.schedules.pause(name, fields.get("reason", "").strip()[:LONGEST_REASON])
+                core.schedules.pause(name, fields.get("reason", "").strip())
             else:
                 core.schedules.resumed(name)
 

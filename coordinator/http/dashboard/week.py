@@ -14,6 +14,7 @@ from coordinator.duty.week import WEEK, Change, Week
 from coordinator.duty.week import week as week_of
 from coordinator.http.dashboard import comparison
 from coordinator.http.dashboard.library import Library
+from coordinator.models.drift import moved_since
 from coordinator.runs.attendance import Recent
 from glassfleet.explain import difference
 from glassfleet.export.svg.text import cut
@@ -23,6 +24,8 @@ from schemas.text import counted
 
 RUNS = 200
 """So many of the last runs are looked at, at most."""
+TOLD = ("run", "spec", "outcome", "reason", "rounds")
+"""What the week says of a run; the rest of so many documents is not kept."""
 RULES = 4
 """So many rules of a kind are written out; the others are counted."""
 
@@ -35,6 +38,11 @@ def week(coordinator: Coordinator, library: Library, recent: Recent, end: float)
             return _change(coordinator, library, name, before, after)
         return None
 
+    def moved(name: str, version: int) -> list[str]:
+        with suppress(GlassfleetError):
+            return moved_since(coordinator.registry, library.get(name, version).record)
+        return []
+
     runs = coordinator.runs
     overviews = runs.overviews([run for run in runs.newest(RUNS) if run in runs.past])
     ended = [each["run"] for each in takewhile(lambda each: _ended(each) >= end - WEEK, overviews)]
@@ -42,9 +50,10 @@ def week(coordinator: Coordinator, library: Library, recent: Recent, end: float)
         coordinator.topics.fleet,
         end,
         decisions=coordinator.journal.decisions(),
-        runs=list(runs.documents(ended)),
+        runs=[{name: each[name] for name in TOLD} for each in runs.documents(ended)],
         look=look(coordinator, recent),
         compared=compared,
+        moved=moved,
     )
 
 

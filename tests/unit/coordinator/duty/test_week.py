@@ -43,9 +43,13 @@ def compared(_name: str, before: int, after: int) -> Change:
     return {"verdict": verdict, "new": [f"rule of {after}"], "gone": [], "changed": [], "kept": 2}
 
 
+def moved(name: str, version: int) -> list[str]:
+    return [f"rule 1 of {name} {version} has moved"]
+
+
 def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week:
     nobody = Look({}, {}, {}, {})
-    return week("f", NOW, decisions=decisions, runs=runs or [], look=nobody, compared=compared)
+    return week("f", NOW, decisions=decisions, runs=runs or [], look=nobody, compared=compared, moved=moved)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,10 @@ def test_week_lists_what_became_of_versions_and_nothing_older() -> None:
         (3, "stayed a candidate", "4 % worse"),
         (1, "became current again: a rollback", "it brakes too late"),
     ]
+
+
+def test_week_says_what_has_moved_since_the_version_in_use_was_learned() -> None:
+    assert week_of(current(8, 1), current(1, 2))["drift"] == ["m: rule 1 of m 2 has moved"]
 
 
 def test_week_leaves_references_and_candidates_that_are_tried_out() -> None:
