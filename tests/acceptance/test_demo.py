@@ -73,7 +73,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert late, "an answer that is computed travels to its end, however late"
     assert all(item["late"] == len(item["late_agents"]) for item in summary["rounds"])
     assert f"{slow} answers domain 1 too late" in done.stderr
-    assert re.search(r"buffer_last_s is (below|above) [\d.]+ s\b", done.stderr), "units are told"
+    assert re.search(r"_s is (below|above|between) [\d.]+ (and [\d.]+ )?s\b", done.stderr), "units are told"
     assert summary["scheme"] == "tree"
     rules = int(summary["model"]["complexity"]["leaves"])
     assert 1 < rules <= 12

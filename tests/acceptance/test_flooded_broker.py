@@ -37,6 +37,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
     cloud += ["--max-message-bytes", str(LARGEST)]
     coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", *cloud)
     evil = HostileClient(broker.url, ca.folder / "evil")
+    clients: list[Client] = []
     try:
         with coordinator.api() as api:
             vehicles = [started(processes, broker.url, ca.folder / name, name) for name in SOURCES]
@@ -50,26 +51,28 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             evil.publish(topic, b"retained rubbish", qos=1, retain=True)
         log = broker.config.state_dir / "mosquitto.log"
         eventually(lambda: "dropped for client cloud" in log.read_text(encoding="utf-8"), "the queue is full")
-        for vehicle in vehicles:
-            vehicle.thaw()
         anna = tls_of(ca.identity("operator", "anna"))
         watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+        clients.append(watcher)
         watcher.transport.subscribe(TOPICS.contribution("+"))
-        watcher.start()
+        watcher.start()  # before they answer: they wait up to a minute until they send an answer again
+        for vehicle in vehicles:
+            vehicle.thaw()
         eventually(lambda: heard(watcher) >= set(SOURCES), "all have answered, and the broker dropped it")
         coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", *cloud)
         with coordinator.api() as api:
             assert ended(api, "r", 120)["outcome"] == "finished", processes.logs()
             eventually(lambda: api.get("/api/metrics").json().get("retained.cleared") == 2, "rubbish was cleared")
         late = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+        clients.append(late)
         for pattern in (TOPICS.contribution("+"), TOPICS.evaluation("+"), TOPICS.agent_state("+")):
             late.transport.subscribe(pattern)
         late.start()
         eventually(lambda: late.payloads(TOPICS.agent_state("va")), "what shall be retained is there")
         assert late.payloads(TOPICS.contribution("evil")) == late.payloads(TOPICS.evaluation("evil")) == []
-        for client in (watcher, late):
-            client.transport.stop()
     finally:
+        for client in clients:  # else one would go on and write into what other tests print
+            client.transport.stop()
         evil.close()
         coordinator.end()
         processes.end()
