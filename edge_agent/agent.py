@@ -208,7 +208,7 @@ class Agent:
                 budget=config.budget,
                 directory=directory / "scoring",
             )
-            if config.evaluate and config.private != "only" and source.test.rows
+            if not _why_not(config, source.test)
             else None,
             scores=self._scores,
             why_not=lambda: _why_not(config, source.test) or self._allowance.why_not(),

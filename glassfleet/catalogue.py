@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from importlib.abc import InspectLoader
 from importlib.metadata import entry_points
@@ -35,11 +35,6 @@ GROUP = "glassfleet.schemes"
 def names() -> list[str]:
     """Return the names of the schemes that can be used here, sorted."""
     return sorted(name for name in _modules() if not _reason(name))
-
-
-def names_where(trait: Callable[[Scheme], bool]) -> list[str]:
-    """Return the names of the schemes that have a trait (:mod:`glassfleet.traits`), sorted; it imports them all."""
-    return [name for name in names() if trait(load(name))]
 
 
 def unavailable() -> dict[str, str]:

@@ -97,11 +97,6 @@ class Slope:
             return f"for each {self.unit or 'one'} of {self.name}"
         return f"if {self.name}" if self.when_missing else self.name
 
-    @property
-    def is_of_value(self) -> bool:
-        """Whether it is of the input's value within its limits."""
-        return not self.when_missing and not self.beyond
-
 
 @dataclass(frozen=True)
 class Consequent:

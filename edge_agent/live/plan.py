@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -142,6 +143,11 @@ class LivePlan:
         known = {**(known or signals), **{name: leaf.unit for name, leaf in self.leaves.items() if leaf.unit}}
         return known if self.time is None else self.time.units_of(known)
 
+    @cached_property
+    def _sources(self) -> dict[str, str]:
+        """The source's name of each column."""
+        return {name: column.source or name for name, column in self.columns.items()}
+
     def taken(self, sample: Sample, units: Mapping[str, str] = MappingProxyType({})) -> Sample:
         """Return a sample with its time in seconds, and its values by the plan's names, in its units.
 
@@ -165,13 +171,12 @@ class LivePlan:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
         if self.columns:
-            found = {name: column.source or name for name, column in self.columns.items()}
             drive = (
                 {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
             )
             values = drive | {
                 name: self._fitted(name, self._cell(name, values[source], units.get(source, "")))
-                for name, source in found.items()
+                for name, source in self._sources.items()
                 if source in values
             }
             if self.time is None and self.column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import TellsRule
 from glassfleet.numerics.drift import Memory
-from glassfleet.scheme import Contribution, Scheme, Task
+from glassfleet.scheme import Contribution, Model, Scheme, Task
 from glassfleet.scores import FORMERS, SCORES, compared, scored
 from schemas.documents import document_digest
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
+Forecast = tuple[Model, Dataset, NDArray[Any], NDArray[Any]]
+"""A version, the rows that its lagged features leave, its inputs of them and its forecasts."""
 
 
 def answered(
@@ -78,6 +81,11 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
     with suppress(*_CANNOT):  # lagged features may leave out the first rows of a drive
         memory = Domain.from_document(document["domain"]).memory
         own, rows = remember(train, memory), remember(test, memory)
+
+    @cache
+    def of_other(name: str) -> Forecast:
+        return _forecast(others[name], train, test)
+
     if rows.rows and own.rows:
         with suppress(*_CANNOT):
             model = usable(document, train, test)
@@ -90,7 +98,7 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
         for name, other in others.items():
             if other is not None and (name in FORMERS or f"rows/{name}" in asked):
                 with suppress(*_CANNOT):
-                    forecasts[name] = _of_other(other, train, test, rows)
+                    forecasts[name] = _of_rows(of_other(name), rows)
         if "constant" in compared(task):
             forecasts["constant"] = constant(own.y, rows.rows)
         if "local" in compared(task):
@@ -99,27 +107,34 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
     labels, drift = rows.y if rows.rows else np.empty(0), None
     if watch is not None and "drift" in asked:
         with suppress(*_CANNOT):
-            drift = _drift(others["champion"], train, test, watch)
+            drift = _drift(document_digest(others["champion"]), of_other("champion"), watch)
     return scored(task, labels, forecasts, deciding, drift)
 
 
-def _drift(document: Mapping[str, Any], train: Dataset, test: Dataset, watch: Watch) -> NDArray[np.int64] | None:
+def _drift(digest: str, known: Forecast, watch: Watch) -> NDArray[np.int64] | None:
     """Return what is told of how far the model in use has moved."""
-    model, digest = usable(document, train, test), document_digest(document)
-    rows = remember(test, model.domain.memory)
+    model, rows, inputs, forecasts = known
     if rows.rows:
-        inputs = inputs_of(model, rows)
-        watch.meet(digest, model, inputs, rows.y, predict_in_blocks(model, inputs))
+        watch.meet(digest, model, inputs, rows.y, forecasts)
     return watch.changes(digest)
 
 
-def _of_other(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:
+def _of_rows(known: Forecast, rows: Dataset) -> NDArray[Any]:
     """Return another version's forecasts of `rows`; raises ValueError where its lagged features leave other rows."""
-    model = usable(document, train, test)
-    same = remember(test, model.domain.memory)
+    _, same, _, forecasts = known
     if not np.array_equal(same.y, rows.y):
         raise ValueError("the other version has lagged features of other rows")
-    return predict_in_blocks(model, inputs_of(model, same))
+    return forecasts
+
+
+def _forecast(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Forecast:
+    """Return what another version forecasts."""
+    model = usable(document, train, test)
+    rows = remember(test, model.domain.memory)
+    if not rows.rows:
+        return model, rows, rows.X, rows.y
+    inputs = inputs_of(model, rows)
+    return model, rows, inputs, predict_in_blocks(model, inputs)
 
 
 def _local(document: Mapping[str, Any], train: Dataset, test: Dataset) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from glassfleet.data.domain import Domain
@@ -16,6 +17,9 @@ from schemas.errors import DataError
 
 SAME: Final = 1.0, 0.0
 """The conversion that changes nothing."""
+
+_KEPT: Final = 1024
+"""Texts come from sources, and of a bus with every number: so many are remembered."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def _spelled(name: str) -> str:
 _BY_NAME: Final = _units()
 
 
+@lru_cache(maxsize=_KEPT)
 def find(name: str) -> Unit | None:
     """Return a unit by its name, ``[km/h]`` and ``KMH`` too; None: nobody knows it.
 
@@ -108,6 +113,7 @@ def find(name: str) -> Unit | None:
     return _BY_NAME.get(name) or _BY_NAME.get(_spelled(name))
 
 
+@lru_cache(maxsize=_KEPT)
 def conversion(given: str, wanted: str) -> tuple[float, float]:
     """Return the factor and the offset that turn numbers of one unit into those of another.
 

@@ -24,7 +24,7 @@ from schemas.text import counted
 
 RUNS = 200
 """So many of the last runs are looked at, at most."""
-TOLD = ("run", "spec", "outcome", "reason", "rounds")
+SHOWN = ("run", "spec", "outcome", "reason", "rounds")
 """What the week says of a run; the rest of so many documents is not kept."""
 RULES = 4
 """So many rules of a kind are written out; the others are counted."""
@@ -50,7 +50,7 @@ def week(coordinator: Coordinator, library: Library, recent: Recent, end: float)
         coordinator.topics.fleet,
         end,
         decisions=coordinator.journal.decisions(),
-        runs=[{name: each[name] for name in TOLD} for each in runs.documents(ended)],
+        runs=[{name: each[name] for name in SHOWN} for each in runs.documents(ended)],
         look=look(coordinator, recent),
         compared=compared,
         moved=moved,

@@ -150,9 +150,11 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
     Where a leaf itself is closed, its rows are in no leaf.
     """
-    layers = _layers(question, rows)
     every, leaves = reached_by(question, rows), question.tree.leaves
     result = np.stack([every[leaf] for leaf in leaves])
+    if not question.closed:
+        return result
+    layers = _layers(question, rows)
     line = {leaf: at for at, leaf in enumerate(leaves)}
     for i, j, layer in question.closed:
         one, two = result[line[i]], result[line[j]]
