@@ -44,18 +44,20 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             eventually(lambda: len(api.get("/api/agents").json()) == len(SOURCES), "all agents are known")
             for vehicle in vehicles:
                 vehicle.freeze()
+            anna = tls_of(ca.identity("operator", "anna"))
+            watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+            clients.append(watcher)
+            for topic in (TOPICS.request("r"), TOPICS.contribution("+")):
+                watcher.transport.subscribe(topic)
+            watcher.start()
             begin_run(api, spec("r", model="m"))
+            eventually(lambda: watcher.payloads(TOPICS.request("r")), "the vehicles are asked")
         coordinator.kill()
         evil.flood(TOPICS.contribution("evil"), 2 * broker.config.max_queued_bytes, qos=1)
         for topic in (TOPICS.contribution("evil"), TOPICS.evaluation("evil")):
             evil.publish(topic, b"retained rubbish", qos=1, retain=True)
         log = broker.config.state_dir / "mosquitto.log"
         eventually(lambda: "dropped for client cloud" in log.read_text(encoding="utf-8"), "the queue is full")
-        anna = tls_of(ca.identity("operator", "anna"))
-        watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
-        clients.append(watcher)
-        watcher.transport.subscribe(TOPICS.contribution("+"))
-        watcher.start()  # before they answer: they wait up to a minute until they send an answer again
         for vehicle in vehicles:
             vehicle.thaw()
         eventually(lambda: heard(watcher) >= set(SOURCES), "all have answered, and the broker dropped it")
