@@ -262,8 +262,6 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
-    for note in config.notes:
-        _log.warning("retired-setting", note=note)
     program = _Program()
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
