@@ -100,9 +100,6 @@ class CoordinatorConfig(Settings):
     notify : str
         Where to tell of runs that failed, versions that were rolled back and vehicles that need somebody: addresses as
         Apprise has them, with spaces between. Why: nobody looks at the dashboard all day.
-    traces : str
-        OpenTelemetry spans of runs and rounds: ``off``, or the name of an installed exporter (``console``, ``otlp``).
-        Why: to see where a round spends its time.
     """
 
     service: ClassVar = "coordinator"
@@ -127,7 +124,6 @@ class CoordinatorConfig(Settings):
     fleet_limits: FleetLimits = FleetLimits()
     http: Http = Http()
     notify: str = Field("", repr=False)
-    traces: str = "off"
 
     @field_validator("broker")
     @classmethod
