@@ -17,12 +17,10 @@ from alembic.config import Config
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, Journal, MemoryJournal, migrations
+from coordinator.journal import Entry, Journal, migrations
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -36,6 +34,8 @@ from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
 from tests.support.authorities import FleetCa
 from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 
 TOPICS = Topics("f")
 

@@ -15,8 +15,6 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.memory import MemoryHub, Saved
-from broker.memory_client import MemoryTransport
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
 from broker.servers.child import ChildBroker
@@ -30,6 +28,7 @@ from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.authorities import FleetCa
 from tests.support.brokers import NatsProcess, RabbitmqProcess
+from tests.support.memory_broker import MemoryHub, MemoryTransport, Saved
 from tests.support.needs.programs import NEEDS
 
 PATIENCE = 30.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.engine import Engine
-from coordinator.journal import Journal, MemoryJournal
+from coordinator.journal import Journal
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import read_reference
@@ -22,6 +22,7 @@ from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
 from tests.support.coordinator_bench import TOPICS, Fleet, migrate_back
 from tests.support.coordinator_http import record_of, small_document
+from tests.support.memory_journal import MemoryJournal
 
 KEPT = 2
 
