@@ -55,7 +55,6 @@ class Models:
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
-        self.registry.adopt()
         self.rollouts.resume(decisions)
 
     def sign_again(self) -> None:
