@@ -124,10 +124,6 @@ class Models:
         self.publisher.models()
         self.rollouts.connected()
 
-    def repeat_pointers(self) -> None:
-        """Publish again what each name stands for."""
-        self.publisher.pointers()
-
     def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
 

@@ -179,7 +179,7 @@ def test_doctor_names_what_a_vehicle_is_denied(
     result = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-less")
     assert result["may publish"]["level"] == "wrong"
     assert "agent/v-less/evaluation (Not authorized)" in result["may publish"]["says"]
-    assert "broker config mosquitto" in result["may publish"]["fix"]
+    assert "broker config" in result["may publish"]["fix"]
 
 
 def test_doctor_names_what_a_vehicle_is_wrongly_allowed(

@@ -27,7 +27,7 @@ from schemas.errors import WireError
 from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.authorities import FleetCa
-from tests.support.brokers import NatsProcess, RabbitmqProcess
+from tests.support.brokers import NatsProcess
 from tests.support.memory_broker import MemoryHub, MemoryTransport, Saved
 from tests.support.needs.programs import NEEDS
 
@@ -313,7 +313,7 @@ class SecureMosquitto(MosquittoProcess):
         super().__init__(folder / "state", identity=identity, acl="pattern readwrite gf/1/#\n")
 
 
-NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
+NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "nats")
 
 SUITE = (*NAMES, "mosquitto-signed")
 """What the suite runs on: the last one adds nothing for those who learn over a broker, who sign by themselves."""
@@ -323,7 +323,6 @@ _PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "mosquitto-5": MosquittoProcess,
     "mosquitto-3.1.1": MosquittoProcess,
     "mosquitto-signed": SecureMosquitto,
-    "rabbitmq": RabbitmqProcess,
     "nats": NatsProcess,
 }
 
