@@ -16,15 +16,20 @@ from pathlib import Path
 from broker.identity import check_owner
 from broker.servers.acl import loopback_acl
 from broker.servers.child import ChildBroker, Program
-from broker.servers.config import USER, BrokerConfig
 from broker.servers.passwords import mosquitto_hash, write_private
-from broker.servers.process import free_port, prepare_state_dir
+from broker.servers.process import free_port, kept_password, prepare_state_dir
 from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES
 
 PID_FILE = "mosquitto.pid"
+
+QUEUED = 1024
+"""So many of the largest messages are kept for one client: one answer of each vehicle of a large fleet."""
+
+USER = "fleet"
+"""The one user of a broker with passwords."""
 
 PACKET_ROOM = 4096
 """Bytes that a packet may have beyond its payload."""
@@ -39,11 +44,21 @@ def find_mosquitto() -> str | None:
 
 
 @dataclass(frozen=True)
-class MosquittoConfig(BrokerConfig):
-    """What the generated configuration says, beside what all say.
+class MosquittoConfig:
+    """What the generated configuration says.
 
     Attributes
     ----------
+    port : int
+        Of MQTT.
+    state_dir : Path
+        Where the broker's other files live.
+    host : str
+        Address to listen on; loopback by default.
+    max_message_bytes : int
+        Largest payload that the broker carries.
+    cert, key : Path or None
+        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
     max_queued_messages : int
         Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
     run_as : str
@@ -55,6 +70,12 @@ class MosquittoConfig(BrokerConfig):
         With `ca`: the text of the access rules.
     """
 
+    port: int
+    state_dir: Path
+    host: str = "127.0.0.1"
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    cert: Path | None = None
+    key: Path | None = None
     max_queued_messages: int = 100_000
     run_as: str = "root"
     ca: Path | None = None
@@ -62,8 +83,13 @@ class MosquittoConfig(BrokerConfig):
     acl: str = ""
 
     @property
+    def max_queued_bytes(self) -> int:
+        """What is kept for one client that is away or does not read. What is dropped there is sent again."""
+        return QUEUED * self.max_message_bytes
+
+    @property
     def is_mutual(self) -> bool:
-        """Whether clients show certificates."""
+        """Whether clients show certificates: nobody has a password then."""
         return self.ca is not None
 
     def _sign_in(self) -> list[str]:
@@ -119,11 +145,26 @@ class MosquittoConfig(BrokerConfig):
         ]
         return "\n".join(lines) + "\n"
 
-    def beside(self, password: str) -> dict[str, str]:
-        """Give the texts of access rules and, unless clients show certificates, of the password file."""
-        if self.is_mutual:
-            return {"acl": self.acl}
-        return {"passwords": f"{USER}:{mosquitto_hash(password)}\n", "acl": loopback_acl(USER)}
+    def write(self, path: Path) -> str:
+        """Write the configuration to `path`, and the files that it names to `state_dir`.
+
+        Returns
+        -------
+        str
+            The password of the one user: the one that was made before for this state directory, or a new one. Empty:
+            there is none.
+
+        Raises
+        ------
+        StorageError
+            A file cannot be written.
+        """
+        password = "" if self.is_mutual else kept_password(self.state_dir)
+        if password:
+            write_private(self.state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
+        write_private(self.state_dir / "acl", self.acl if self.is_mutual else loopback_acl(USER))
+        write_private(path, self.render())
+        return password
 
 
 def mutual(config: MosquittoConfig, identity: Path, acl: str) -> MosquittoConfig:

@@ -206,4 +206,4 @@ def _files(folder: Path) -> dict[str, Path]:
         paths = {name: Path(value.strip()) for name, value in _PATH.findall(path.read_text(encoding="utf-8"))}
         if paths.keys() >= {"cafile", "crlfile", "acl_file", "pid_file"}:
             return paths
-    raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config mosquitto --tls` writes one")
+    raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config --tls` writes one")

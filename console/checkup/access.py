@@ -31,9 +31,7 @@ Role = Literal["agent", "coordinator"]
 _PATIENCE = 3.0
 """Seconds to wait for the broker's answer to a probe, and for the coordinator's receipt."""
 
-_ACL = (
-    "let `glassfleet broker config mosquitto` write its access rules, or take them over from docs/reference/brokers.md"
-)
+_ACL = "let `glassfleet broker config` write its access rules, or take them over from docs/reference/brokers.md"
 
 
 class _Probe(AbstractContextManager["_Probe"]):

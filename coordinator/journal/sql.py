@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,11 +29,18 @@ from coordinator.journal.port import (
     overview,
 )
 from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
-from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
+from coordinator.journal.tables import (
+    DECISIONS,
+    JOURNAL,
+    LEADER,
+    METADATA,
+    MODELS,
+    RECORDS,
+    RUNS,
+    VERSION,
+    other_version,
+)
 from schemas.errors import DamagedError, StorageError
-
-HEAD = "0007"
-"""The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
 """Runs named in one statement; databases bound that."""
@@ -62,7 +68,7 @@ class SqlJournal:
     Raises
     ------
     StorageError
-        The database cannot be opened, is in use by another coordinator, was written by a newer version, or is damaged.
+        The database cannot be opened, is in use by another coordinator, is of another version, or is damaged.
     """
 
     def __init__(self, url: str, *, busy_timeout: float = 5.0, again: Again | None = None) -> None:
@@ -70,7 +76,7 @@ class SqlJournal:
         self._what = self._database.what
         try:
             with self._translated():
-                self._migrate()
+                self._make_tables()
                 with self._write() as connection:
                     self.damage = records.mend(connection)
                 # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
@@ -357,33 +363,15 @@ class SqlJournal:
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._what, is_file=self._database.path is not None)
 
-    def _migrate(self) -> None:
+    def _make_tables(self) -> None:
         with self._write() as connection:
-            tables = sa.inspect(connection).get_table_names()
-            if not tables:  # new: what the migrations would make, without importing them
-                for metadata in (METADATA, VERSION.metadata):
-                    metadata.create_all(connection, checkfirst=False)
-                connection.execute(sa.insert(VERSION).values(version_num=HEAD))
+            if JOURNAL.name not in sa.inspect(connection).get_table_names():
+                METADATA.create_all(connection, checkfirst=False)
+                connection.execute(sa.insert(JOURNAL).values(version=VERSION))
                 return
-            version = None
-            if VERSION.name in tables:
-                version = connection.execute(sa.select(VERSION.c.version_num)).scalar()
-            if version == HEAD:
-                return
-            if version is not None and version > HEAD:
-                raise StorageError(
-                    f"the journal {self._what} was written by a newer version ({version}; this software knows {HEAD}): "
-                    "update glassfleet"
-                )
-            from alembic import command  # noqa: PLC0415  slow to import, and hardly ever needed
-            from alembic.config import Config  # noqa: PLC0415
-
-            config = Config()
-            place = Path(__file__).parent / "migrations"
-            config.set_main_option("script_location", str(place).replace("%", "%%"))
-            config.set_main_option("path_separator", "os")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            version = connection.execute(sa.select(JOURNAL.c.version)).scalar()
+            if version != VERSION:
+                raise StorageError(other_version(self._what, version))
 
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:

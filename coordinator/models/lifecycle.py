@@ -55,7 +55,6 @@ class Models:
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
-        self.registry.adopt()
         self.rollouts.resume(decisions)
 
     def sign_again(self) -> None:
@@ -124,10 +123,6 @@ class Models:
         self.sign_again()
         self.publisher.models()
         self.rollouts.connected()
-
-    def repeat_pointers(self) -> None:
-        """Publish again what each name stands for."""
-        self.publisher.pointers()
 
     def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.

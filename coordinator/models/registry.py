@@ -65,15 +65,6 @@ class Registry:
         self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
         self.aliases.apply(self.journal.decisions())
 
-    def adopt(self) -> None:
-        """Make the newest version of each name current that was registered before there were decisions."""
-        names = {each.name for each in self.journal.heads()} - {each.name for each in self.journal.decisions()}
-        # The model of a run that has not ended was registered just before a crash: it will be decided about.
-        going_on = set(self.journal.unfinished()) if names else set()
-        ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
-        newest = {each.name: each for each in ended}.values()
-        self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
-
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
         if decisions:

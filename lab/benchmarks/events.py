@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
-from broker.port import Link, Message
+from broker.port import Handlers, Message, check_message
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal.sql import SqlJournal
@@ -33,6 +31,7 @@ from glassfleet.discovery import DISCOVERY
 from glassfleet.scheme import Task
 from lab.benchmarks.measure import print_table
 from schemas.envelope import Envelope
+from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.messages import AgentState, ContributionBody, Refusal
 from schemas.topics import Topics
 
@@ -50,26 +49,51 @@ def made_up(seed: int) -> Dataset:
     return Dataset(tuple(f"x{index}" for index in range(INPUTS)), "y", X, y)
 
 
+class Sink:
+    """A transport whose broker takes everything and gives nothing."""
+
+    is_connected = True
+    max_message_bytes = MAX_MESSAGE_BYTES
+
+    def start(self, handlers: Handlers) -> None:
+        del handlers
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        check_message(topic, payload, self.max_message_bytes)
+        del retain
+
+    def subscribe(self, pattern: str) -> None:
+        del pattern
+
+    def unsubscribe(self, pattern: str) -> None:
+        del pattern
+
+    def flush(self, timeout: float) -> bool:
+        return timeout >= 0
+
+    def stop(self) -> None:
+        pass
+
+
 class Bench:
     """A coordinator and what it is sent."""
 
     def __init__(self, vehicles: int, folder: Path) -> None:
         self.agents = [f"v{number:05d}" for number in range(vehicles)]
         self.folder = folder
-        self.hub = MemoryHub()
+        self.now = 0.0
         self.data = made_up(1)
         self.costs: dict[str, float] = {}
         self.open()
 
     def open(self) -> None:
-        self.transport = MemoryTransport(self.hub, Link("mqtt://memory", "coordinator"))
         self.journal = SqlJournal(f"sqlite:///{self.folder}/journal.db")
         self.core = assemble(
             CoordinatorConfig(fleet="bench"),
-            self.transport,
+            Sink(),
             self.journal,
             Engine(),
-            clock=lambda: self.hub.now,
+            clock=lambda: self.now,
             observers=[Metrics(time.monotonic), Refusals()],
         )
 
@@ -142,7 +166,7 @@ class Bench:
         self.send("resend, round closed", sent[: len(some)])
         sent = self.answers(agents)
         self.send("answer, second level", sent[third:])
-        self.hub.now += DEADLINE + 1
+        self.now += DEADLINE + 1
         self.timed("timeout and replay, each of the fleet", len(agents), self.core.tick)
         self.send("answer of who was lost", sent[:third])
         self.send("answer, after the replay", self.answers(others))

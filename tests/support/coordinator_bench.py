@@ -1,4 +1,4 @@
-"""A coordinator on a broker in memory, alone and with identities; a journal as an earlier version left it."""
+"""A coordinator on a broker in memory, alone and with identities."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import sqlalchemy as sa
 import structlog
-from alembic import command
-from alembic.config import Config
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, Journal, MemoryJournal, migrations
+from coordinator.journal import Entry, Journal
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -36,6 +31,8 @@ from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
 from tests.support.authorities import FleetCa
 from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 
 TOPICS = Topics("f")
 
@@ -284,15 +281,3 @@ def signer_of(folder: Path) -> Signer:
 
 def authorities(tmp_path: Path, *names: str) -> list[FleetCa]:
     return [FleetCa(tmp_path / name, name) for name in names]
-
-
-def migrate_back(url: str, revision: str) -> None:
-    """Bring a database to an earlier revision."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-    engine.dispose()

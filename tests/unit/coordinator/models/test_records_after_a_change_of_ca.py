@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from broker.identity import save_identity
-from broker.memory import MemoryHub
 from console.model.versions import _line_of_decision
 from coordinator.http.api import make_app
 from schemas.documents import document_digest
@@ -20,6 +19,7 @@ from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.coordinator_bench import Cloud, authorities, is_believed, record_of, signer_of
 from tests.support.coordinator_http import ask
+from tests.support.memory_broker import MemoryHub
 
 TOPICS = Topics("f")
 LIMITS = {"in one message": 100_000, "in parts": 2100}
