@@ -242,7 +242,7 @@ class Coordinator:
         self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
-        self.models.sign_again()
+        self.models.check_signatures()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)
         self.runs.tidy()

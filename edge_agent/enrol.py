@@ -7,7 +7,6 @@ lost on the way can be asked for again with the same token, as the authority kno
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime as dt
 import http.client
 import json
@@ -108,8 +107,7 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     that itself, ours is revoked, and both are refused by name.
 
     The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
-    trust is not renewed: the folder's CA certificates stay. The authority may be the next one, if the folder trusts
-    it already and it has taken over the register of the former.
+    trust is not renewed: the folder's CA certificate stays.
 
     Raises
     ------
@@ -165,17 +163,8 @@ def install_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
         crl = x509.load_pem_x509_crl(content[start:]).public_bytes(Encoding.PEM) if start >= 0 else b""
     except UNREADABLE as fault:
         raise UsageError(f"{bundle} is not what `glassfleet ca sign-csr` makes: certificate, CA, list") from fault
-    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": _trusted(folder, ca), "crl": crl}
+    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": ca.public_bytes(Encoding.PEM), "crl": crl}
     return _store(folder, _key(folder), Owner("agent", agent), {name: pem.decode() for name, pem in answer.items()})
-
-
-def _trusted(folder: Path, ca: x509.Certificate) -> bytes:
-    """Return whom to trust after a bundle: whoever is trusted here already, if the bundle's CA is among them."""
-    with contextlib.suppress(OSError, ValueError):
-        there = (folder / CA).read_bytes()
-        if ca in x509.load_pem_x509_certificates(there):
-            return there
-    return ca.public_bytes(Encoding.PEM)
 
 
 def _key(folder: Path) -> bytes:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.identity import SOON, Identity, load_identity
 from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.tls import CA, CRL, client_context
-from broker.trust import called
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
@@ -149,7 +149,7 @@ def identity(folder: Path) -> Iterator[Finding]:
     for ca in cas:
         yield _dated(
             "authority",
-            f"{called(ca)} in {folder / CA}",
+            f"{_called(ca)} in {folder / CA}",
             ca.not_valid_after_utc,
             "change to a new authority: docs/howto/change-the-authority.md",
         )
@@ -157,6 +157,11 @@ def identity(folder: Path) -> Iterator[Finding]:
     mode = (folder / "key.pem").stat().st_mode
     if mode & 0o077:
         yield wrong("private key", f"{folder / 'key.pem'} can be read by others", f"chmod 600 {folder / 'key.pem'}")
+
+
+def _called(ca: x509.Certificate) -> str:
+    """Return an authority's name and the beginning of its fingerprint: two may have one name."""
+    return f"{ca.subject.rfc4514_string()} (SHA-256 {ca.fingerprint(hashes.SHA256()).hex()[:16]}...)"
 
 
 def _lists(result: Identity, cas: list[x509.Certificate], renew: str) -> Iterator[Finding]:
@@ -168,7 +173,7 @@ def _lists(result: Identity, cas: list[x509.Certificate], renew: str) -> Iterato
         yield wrong("revocation", f"the certificate of {result.owner} was revoked", "ask the operator for a token")
         return
     for ca, crl in zip(cas, lists, strict=True):
-        what = f"the list of {called(ca)}"
+        what = f"the list of {_called(ca)}"
         if crl is None:
             is_broker = result.owner.role == "broker"
             harm = "a broker refuses all whom that one issued for" if is_broker else "whom it revoked is believed"

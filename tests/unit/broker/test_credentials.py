@@ -19,9 +19,7 @@ from broker.identity import save_identity
 from broker.port import Message
 from broker.servers.revocation import install_crl
 from broker.signed import RefusalLog
-from broker.trust import trust
 from coordinator.authority.certificates import Revoked, make_crl
-from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
@@ -252,23 +250,15 @@ def test_verifier_keeps_its_authorities_when_the_new_ones_cannot_be_read():
     assert verifier.owner(ca.agent("v1").certificate.public_bytes(Encoding.DER)) == Owner("agent", "v1")
 
 
-@pytest.mark.parametrize("writer", ["ca trust", "ca revoke --into"])
-def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, writer, monkeypatch):
+def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, monkeypatch):
     folder = ca.identity("agent", "v1")
-    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
-    if writer == "ca revoke --into":
-        trust(folder, after.ca_pem + after.crl_pem)
     credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.refresh_crl()
-    after.refresh_crl()
-    heard, begun, joined = ca.authority.crl_pem, threading.Event(), []
+    heard, newest = ca.authority.refresh_crl(), ca.authority.refresh_crl()
+    begun, joined = threading.Event(), []
 
     def operator() -> None:
         begun.set()
-        if writer == "ca trust":
-            trust(folder, after.ca_pem + after.crl_pem)
-        else:
-            install_crl(folder, after.crl_pem)
+        install_crl(folder, newest)
 
     def slowly(where: Path, **files: bytes) -> None:
         # Between what was read and what is written, an operator's command begins.
@@ -281,9 +271,9 @@ def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca
     monkeypatch.setattr("broker.credentials.save_identity", slowly)
     assert credentials.update_crl(heard)
     joined[0].join()
-    assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
+    assert (folder / "crl.pem").read_bytes() == newest
     assert look(credentials, clock)
-    assert credentials.crl == heard + after.crl_pem
+    assert credentials.crl == newest
 
 
 def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_folder(ca, clock, monkeypatch):
@@ -328,7 +318,7 @@ def test_certificate_that_a_new_ca_has_revoked_is_not_believed_for_a_moment_when
         codes.append(refused.value.code)
 
     monkeypatch.setattr(Verifier, "trust", meanwhile)
-    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
     assert look(credentials, clock)
     assert codes == ["revoked-certificate"]
 
