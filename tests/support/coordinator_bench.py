@@ -17,7 +17,7 @@ from broker.identity import save_identity
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Decision, Entry, Journal
+from coordinator.journal import Entry, Journal
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
