@@ -162,40 +162,6 @@ def issue(  # noqa: PLR0917 - click passes options by name
     tell(text, as_json=as_json, role=owner.role, id=owner.id, folder=str(out))
 
 
-@ca.command("sign-csr")
-@click.argument("request", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Certificate, CA and revocation list, for `glassfleet agent enrol --bundle`.",
-)  # fmt: skip
-@click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
-@days_option
-@ca_dir_option
-@result_options
-def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *, as_json: bool) -> None:
-    """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
-
-    \b
-    Examples:
-      glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
-    """
-    from schemas.errors import WireError
-    from schemas.trust.identity import read_request
-    from schemas.trust.owner import Owner
-
-    authority = _open(ca_dir)
-    try:
-        owner, key = read_request(request.read_bytes())
-    except WireError as fault:
-        raise UsageError(f"{request}: {fault.detail}") from fault
-    if owner != Owner("agent", agent):
-        raise UsageError(f"{request} is for {owner}, not for agent {agent}")
-    made = authority.issue(owner, key, days=days)
-    _write(out, made + authority.ca_pem + authority.crl_pem)
-    text = f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}"
-    tell(text, as_json=as_json, role=owner.role, id=owner.id, file=str(out))
-
-
 @ca.command()
 @click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @days_option

@@ -12,10 +12,8 @@ import pytest
 
 from broker.identity import check_owner, load_identity
 from console.main import run
-from edge_agent.enrol import EnrolmentError, enrol, install_bundle, renew, write_request
-from schemas.errors import UsageError
+from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.trust.identity import Token
-from schemas.trust.owner import Owner
 from tests.support.authorities import HOSTS, FleetCa, serial_of
 from tests.support.coordinator_http import enrolling
 
@@ -99,20 +97,6 @@ def test_vehicle_renews_for_a_new_key_and_hears_of_revocations(served, tmp_path)
     served.ca.authority.revoke("v6", "stolen")
     with pytest.raises(EnrolmentError, match=r"revoked \(stolen\): enrol again with a new token"):
         renew(folder, served.url)
-
-
-def test_vehicle_without_a_network_enrols_with_files(served, tmp_path):
-    folder = tmp_path / "id"
-    write_request(folder, "v8", tmp_path / "v8.csr")
-    sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(served.ca.authority.folder)]
-    assert run([*sign, "--agent", "v9", "--out", str(tmp_path / "no.pem")]) == 2
-    assert run([*sign, "--agent", "v8", "--out", str(tmp_path / "v8.pem")]) == 0
-    install_bundle(folder, "v8", tmp_path / "v8.pem")
-    assert load_identity(folder).owner == Owner("agent", "v8")
-    with pytest.raises(UsageError, match="for another key"):
-        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.pem")
-    with pytest.raises(UsageError, match="sign-csr"):
-        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
 
 
 def test_command_line_enrols_renews_revokes_and_lists(served, tmp_path, capsys):
