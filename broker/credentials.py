@@ -11,8 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from broker.folders import alone_in
-from broker.identity import load_identity, save_identity
+from broker.identity import alone_in, load_identity, save_identity
 from broker.tls import CA, CERT, CRL, KEY
 from schemas.errors import StorageError, UsageError, WireError
 from schemas.trust.certificates import UNREADABLE

@@ -37,7 +37,7 @@ from coordinator.engine import (
 )
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.presence import Presence
+from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages.decoder import (

@@ -20,8 +20,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.folders import alone_in
-from broker.identity import load_identity, next_key, save_identity
+from broker.identity import alone_in, load_identity, next_key, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as

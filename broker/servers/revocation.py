@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.folders import alone_in
-from broker.servers.passwords import write_private
+from broker.identity import alone_in
+from broker.servers.process import write_private
 from broker.tls import CA, CRL
 from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import replace_private

@@ -113,9 +113,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
 
     folder = _folder(identity, state_dir, fleet, name)
     if token is None or authority is None:
-        raise UsageError(
-            "give --token (from `glassfleet ca token`) and --authority (from `glassfleet ca serve`)"
-        )
+        raise UsageError("give --token (from `glassfleet ca token`) and --authority (from `glassfleet ca serve`)")
     parsed = Token.parse(token)
     if parsed.agent != name:
         raise UsageError(f"the token is for {parsed.agent}, not for {name}")

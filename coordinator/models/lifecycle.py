@@ -17,7 +17,7 @@ from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
-from coordinator.models.sums import judged
+from coordinator.models.rollout.verdict import judged_sums
 from coordinator.specification.rollout import GATE
 from glassfleet.traits import is_personal
 from schemas.documents import document_digest
@@ -228,7 +228,7 @@ class Models:
         asked = None if state.champion is None else document_digest(state.champion)
         now = None if current is None else current.digest
         versions = {each.digest: each.version for each in self.registry.heads(model.name)}
-        verdict = judged(state.scores, versions, asked=asked, current=now, cohort=len(state.cohort))
+        verdict = judged_sums(state.scores, versions, asked=asked, current=now, cohort=len(state.cohort))
         if verdict.passes:
             return self.become_current(model, "published", verdict.reason)
         if self.rollouts.live(model.name) is not None:

@@ -28,6 +28,10 @@ from schemas.record import CENTRAL, ModelRecord, Training
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer, Verifier
+from contextlib import suppress
+from typing import Final
+
+from schemas.errors import DocumentError, VerificationError
 
 _log = structlog.get_logger("coordinator")
 
@@ -305,3 +309,18 @@ def _training(state: RunState) -> Training:
         nullified_cells=state.nullified,
         sums_digest=sums_digest if isinstance(sums_digest, str) else "",
     )
+
+
+LOOKS: Final = 10
+"""Later versions that are looked at: of an elastic run none tells of a drift."""
+
+
+def moved_since(registry: Registry, record: ModelRecord) -> list[str]:
+    """Return a sentence for each rule and input of a version that has moved; from any thread."""
+    later = [each.version for each in registry.heads(record.name) if each.version > record.version]
+    for version in later[: -LOOKS - 1 : -1]:
+        with suppress(NotFoundError, DamagedError, DocumentError, VerificationError):
+            drift = ModelRecord.load(registry.get(record.name, version).record).parameters.get("drift", {})
+            if drift.get("of") == record.digest:
+                return list(drift["moved"])
+    return []

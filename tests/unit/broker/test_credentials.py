@@ -244,8 +244,8 @@ def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_fold
     def pause(seconds: float) -> None:
         waited.now += seconds
 
-    monkeypatch.setattr("broker.folders.monotonic", waited)
-    monkeypatch.setattr("broker.folders.sleep", pause)
+    monkeypatch.setattr("broker.identity.monotonic", waited)
+    monkeypatch.setattr("broker.identity.sleep", pause)
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
