@@ -28,7 +28,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.models.rollout.state import (
-    TABLE,
     Cannot,
     Effect,
     Event,
@@ -48,6 +47,7 @@ from coordinator.models.rollout.state import (
     Try,
     Withdraw,
 )
+from coordinator.models.rollout.table import TABLE
 from coordinator.models.rollout.verdict import counted, judged, nobody_can, tally, too_many_worse
 from schemas.trial import place, threshold
 
