@@ -37,7 +37,7 @@ from coordinator.engine import (
 )
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.presence import Presence
+from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages.decoder import (
@@ -242,7 +242,7 @@ class Coordinator:
         self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
-        self.models.sign_again()
+        self.models.check_signatures()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)
         self.runs.tidy()

@@ -22,8 +22,7 @@ from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.leadership import Election
-from coordinator.fleet.presence import Presence
+from coordinator.fleet.leadership import Election, Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
-from broker.servers.acl import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import Rule, agent_rules, coordinator_rules
 from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from broker.servers.passwords import write_private
+from broker.servers.process import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
 from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
@@ -233,8 +233,7 @@ def _with_passwords(options: ConfigOptions) -> MosquittoConfig:
 
 def _mutual(options: ConfigOptions, identity: Path) -> MosquittoConfig:
     """Return the configuration of a Mosquitto with mutual TLS."""
-    from broker.servers.acl import certificate_acl
-    from broker.servers.mosquitto import MosquittoConfig, mutual
+    from broker.servers.mosquitto import MosquittoConfig, certificate_acl, mutual
 
     if options.cert is not None or options.key is not None:
         raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")

@@ -10,8 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import by_agent, postgres, records, sqlite
-from coordinator.journal.lock import Again
+from coordinator.journal import postgres, sqlite
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
     COUNTED,
@@ -19,6 +18,7 @@ from coordinator.journal.port import (
     REFERENCES,
     ROLLOUT_STARTED,
     ROLLOUTS,
+    Again,
     Damaged,
     Decision,
     Entry,
@@ -28,7 +28,23 @@ from coordinator.journal.port import (
     brief,
     overview,
 )
-from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
+from coordinator.journal.rows import (
+    append_records,
+    damaged_of,
+    entry_of,
+    head_of,
+    is_whole,
+    key_text,
+    leader_of,
+    look,
+    mend,
+    model_of,
+    of_agent,
+    put_of_agents,
+    shown,
+    sum_of,
+    values_of_agent,
+)
 from coordinator.journal.tables import (
     DECISIONS,
     JOURNAL,
@@ -78,7 +94,7 @@ class SqlJournal:
             with self._translated():
                 self._make_tables()
                 with self._write() as connection:
-                    self.damage = records.mend(connection)
+                    self.damage = mend(connection)
                 # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
                 looked = (damaged_of(self._select, table) for table in (RUNS, MODELS, DECISIONS))
                 self.damaged = tuple(each for table in looked for each in table)
@@ -94,7 +110,7 @@ class SqlJournal:
         if not entries and not decisions:
             return
         with self._write() as connection:
-            records.append(connection, entries)
+            append_records(connection, entries)
             if decisions:
                 connection.execute(sa.insert(DECISIONS), _rows(decisions))
 
@@ -121,7 +137,7 @@ class SqlJournal:
                         f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
                         "from a backup"
                     )
-                yield records.entry_of(row)
+                yield entry_of(row)
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""
@@ -305,11 +321,11 @@ class SqlJournal:
     def keep(self, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
         """Write down something by vehicle."""
         with self._write() as connection:
-            return by_agent.put(connection, what, values, most)
+            return put_of_agents(connection, what, values, most)
 
     def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
         """Return what `keep` wrote of a vehicle."""
-        return by_agent.values_of(what, self._select(by_agent.of(what, agent)))
+        return values_of_agent(what, self._select(of_agent(what, agent)))
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""

@@ -13,7 +13,7 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
-from broker.servers.child import ChildBroker
+from broker.servers.process import ChildBroker
 from broker.url import parse_url
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet

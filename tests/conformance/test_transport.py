@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from broker.port import Message
-from broker.servers.child import ChildBroker
+from broker.servers.process import ChildBroker
 from tests.support.transports import SUITE, MemoryBench, RealBench, bench_on, make_ready, mark_of, start_broker
 
 REORDERS = "what was in flight when a link broke may come after what followed it"

@@ -14,8 +14,7 @@ import structlog
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
-from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, agent_rules, certificate_acl, mosquitto_acl
 from console.checkup import cloud, machine
 from console.main import run
 from coordinator.config import CoordinatorConfig

@@ -10,9 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.servers.child import ChildBroker, Program
-from broker.servers.passwords import new_password, write_private
-from broker.servers.process import free_port, kept_password, prepare_state_dir
+from broker.servers.process import (
+    ChildBroker,
+    Program,
+    free_port,
+    kept_password,
+    new_password,
+    prepare_state_dir,
+    write_private,
+)
 from broker.url import BrokerAddress
 from tests.support.needs import programs
 

@@ -209,6 +209,8 @@ class Cloud:
             data = each if isinstance(each, bytes) else each.to_bytes()
             digest = record_of(version).digest if isinstance(each, bytes) else each.digest
             self.journal.add_model("m", f"r{version}", partial(lambda both, _version: both, (digest, data)))
+            body = {"version": version, "digest": digest, "cause": "published", "reason": "", "sequence": version}
+            self.journal.append((), [Decision("m", "current", 0.0, 0.0, body)])
 
     def start(self) -> None:
         """Begin a life, on a broker that keeps what is retained."""
@@ -255,8 +257,9 @@ class Cloud:
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 
-    def logged(self, event: str = "model-not-verified") -> list[tuple[str, list[int]]]:
-        return [(line["code"], line["versions"]) for line in self.lines if line["event"] == event]
+    def logged(self) -> list[tuple[str, int]]:
+        named = [line for line in self.lines if line["event"] == "model-not-verified"]
+        return [(line["reason"].partition(":")[0], line["version"]) for line in named]
 
     def stored(self, version: int = 1) -> StoredModel:
         return self.core.registry.get("m", version)

@@ -17,9 +17,9 @@ import pytest
 from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
-from broker.servers.child import ChildBroker
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.process import ChildBroker
 from broker.signed import signed
 from broker.tls import tls_of
 from broker.url import parse_url

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.servers.child import ChildBroker
+from broker.servers.process import ChildBroker
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.process.service import Service

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.servers.acl import mosquitto_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, mosquitto_acl
 from console.services.broker import broker
 from schemas.errors import UsageError
 

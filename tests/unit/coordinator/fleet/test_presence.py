@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from coordinator.config import FleetLimits
+from coordinator.fleet.differences import far_out, in_lines
 from coordinator.fleet.leadership import QUIET, Election
-from coordinator.fleet.outliers import far_out, in_lines
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState

@@ -1,0 +1,39 @@
+"""The house does not grow unnoticed: `deploy.site.size` counts it."""
+
+from __future__ import annotations
+
+from deploy.site import size
+
+MOST = {
+    "product: lines of code": 52_100,
+    "product: modules": 620,
+    "lab: lines of code": 9_770,
+    "lab: modules": 109,
+    "tests: lines of code": 39_600,
+    "tests: modules": 313,
+    "product: class names with two meanings": 64,
+    "documentation: words": 127_000,
+    "README: words": 1_180,
+}
+"""Whoever raises one says in the commit for what, and what could not go instead."""
+
+
+def test_house_is_no_larger_than_this() -> None:
+    assert {what: number for what, number in size.sizes().items() if number > MOST[what]} == {}
+
+
+TEXT = """'A module.'
+import os
+
+
+def f():  # none
+    'A text.'
+    # none
+    return (
+        1
+    )
+"""
+
+
+def test_lines_of_code_are_what_has_to_be_read() -> None:
+    assert size.lines_of_code(TEXT) == 4
