@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -59,9 +59,9 @@ def _settings(config: type[Settings]) -> Iterator[tuple[str, ...]]:
         yield f"`{key}`", _default(field), first_sentence(what), why
 
 
-def _table(title: str, rows: list[tuple[str, ...]], *more: str) -> str:
+def _table(title: str, rows: Sequence[tuple[str, ...]], *more: str) -> str:
     head = ["setting", "default", "what", *more]
-    lines = [head, ["---"] * len(head), *rows]
+    lines: list[Sequence[str]] = [head, ["---"] * len(head), *rows]
     return f"## {title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
