@@ -33,7 +33,7 @@ class RolloutPlan(BaseModel):
         Seconds for each stage, > 0. Then it is judged by what has come, or rolled back when that is too little.
     gate : bool
         Judged as every new version is instead of by `max_worse` (a first one by the median over the vehicles, see
-        `glassfleet.numerics.paired`), and a version that does not pass stays the candidate, with the reason.
+        `glassfleet.evaluation.paired`), and a version that does not pass stays the candidate, with the reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -71,7 +71,7 @@ BEATS = 0.01
 
 WORSE_THAN_ALONE = 1.0
 """A first version's error may be so much larger than that of what each vehicle learns alone; `GATE.max_worse` where one
-is named without whom the others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
+is named without whom the others gain (`glassfleet.evaluation.influence`). Honest fleets had up to 0.47: they learn from
 condensed rows, and a vehicle alone from its rows as they are."""
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)
