@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 96_900, "lab": 15_965, "tests": 56_500}
+MOST_LINES = {"product": 96_900, "lab": 15_970, "tests": 56_500}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
