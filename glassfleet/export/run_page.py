@@ -48,7 +48,7 @@ def run_page(
     about_scores : sequence of str
         What is to be said about them: how the central ones are known, or why there are none at all.
     leakage : mapping or None
-        What ``glassfleet audit leakage --json`` printed of the run; None: it was not measured.
+        What ``glassfleet lab audit leakage --json`` printed of the run; None: it was not measured.
     """
     name = f"Run {status.get('run', '')}"
     outcome = status.get("outcome") or status.get("state") or "?"
