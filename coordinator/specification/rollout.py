@@ -32,7 +32,7 @@ class RolloutPlan(BaseModel):
         Seconds for each stage, > 0. Then it is judged by the reports that came, or rolled back if they are too few.
     gate : bool
         Judge it by the gate of every new version instead of `max_worse`. One that fails stays the candidate, with the
-        reason. A first version is judged by the median over the vehicles, see `glassfleet.numerics.paired`.
+        reason. A first version is judged by the median over the vehicles, see `glassfleet.evaluation.paired`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -70,7 +70,7 @@ BEATS = 0.01
 
 WORSE_THAN_ALONE = 1.0
 """A first version's error may be so much larger than that of what each vehicle learns alone; `GATE.max_worse` where one
-is named without whom the others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
+is named without whom the others gain (`glassfleet.evaluation.influence`). Honest fleets had up to 0.47: they learn from
 condensed rows, and a vehicle alone from its rows as they are."""
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)

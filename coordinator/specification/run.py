@@ -215,8 +215,8 @@ class RunSpec(BaseModel):
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
     nonce : str
-        Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
-        replaced.
+        Stands in each task of the run, see ``glassfleet.contract.messages.Task``. The coordinator draws it; what is
+        given is replaced.
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
         that a former version began.

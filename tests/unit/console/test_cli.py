@@ -16,11 +16,12 @@ from console.main import COMMANDS, run
 from console.model.published import Registry
 from console.services.tap import decode, whole
 from deploy.site.reference import SETTINGS
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import explain_row
-from glassfleet.reference import recorded, reference_of
+from glassfleet.model.baseline import recorded, reference_of
 from schemas.envelope import Envelope
 from schemas.errors import VerificationError
 from schemas.messages import Part, Receipt, Request
@@ -42,7 +43,7 @@ def record() -> ModelRecord:
         target=Variable(name="quality", low=0, high=1),
     )
     scheme = catalogue.load("frt")
-    document = local.central(scheme, scheme.Parameters(), domain, data).model.to_document()
+    document = simulation.central(scheme, scheme.Parameters(), domain, data).model.to_document()
     return record_of(document, name="qoe", fleet="demo", run="run-1", cohort=["a", "b"])
 
 
