@@ -19,7 +19,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.specification.run import RoundPolicy, RunSpec
 from deploy.site import architecture, size
 from edge_agent.sources import read_source
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain.summary import summary
 from tests.support.authorities import TestCa

@@ -9,7 +9,7 @@ from typing import Any
 
 from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
-from glassfleet.numerics.paired import (
+from glassfleet.evaluation.paired import (
     Difference,
     Estimate,
     against,
@@ -200,7 +200,7 @@ def judged_sums(
     Parameters
     ----------
     scores : Mapping
-        Of the run, see `glassfleet.scores`; ``missing`` says why there are none.
+        Of the run, see `glassfleet.evaluation.scores`; ``missing`` says why there are none.
     versions : mapping of str to int
         Of the name, by digest.
     asked : str or None
