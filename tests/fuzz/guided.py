@@ -163,7 +163,7 @@ def _revocations() -> Guided:
     now = dt.datetime.now(dt.UTC).timestamp()
 
     def feed(data: bytes) -> None:
-        _ = None if (crl := read_list(data)) is None else number_of(crl)
+        _ = None if (given := read_list(data)) is None else number_of(given)
         verifier = Verifier(ca, lambda: now)
         with contextlib.suppress(WireError):
             verifier.update_crl(data)
