@@ -54,7 +54,9 @@ class UndecidedError(DataError):
         listed = "; ".join(decision.what for decision in decisions[:5])
         more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
         lines = "; ".join(decision.plan for decision in decisions[:5])
-        super().__init__(f"{listed}{more}", f"Decide it in a plan (glassfleet data import --plan). {lines}", where)
+        mend = f"Decide it in a plan: {lines}"
+        named = ", ".join(dict.fromkeys(repr(decision.column) for decision in decisions if decision.column))
+        super().__init__(f"{listed}{more}", mend, where, f"a plan has to say how {named or 'it'} is read")
         self.proposal = proposal
 
 

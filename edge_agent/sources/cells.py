@@ -31,12 +31,14 @@ _CELLS: Final = frozenset({float, int, str, bool, type(None), Decimal})
 def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
     """Say that there is no such column, and which there are."""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return DataError(f"there is no column {name!r}", f"The columns are: {shown}. Name the target with --target", where)
+    what = f"there is no column {name!r}"
+    return DataError(what, f"The columns are: {shown}. Name the target with --target", where, what)
 
 
 def wrong_cell(where: str, name: str, row: int, what: str, mend: str) -> DataError:
     """Say what is wrong with a cell, and the way out."""
-    return DataError(f"row {row + 1} of the data, column {name!r}: {what}", mend, where)
+    tells = f"column {name!r} has a cell that cannot be used"
+    return DataError(f"row {row + 1} of the data, column {name!r}: {what}", mend, where, tells)
 
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:

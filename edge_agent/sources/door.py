@@ -123,6 +123,7 @@ def _imported(place: Location, out: Path, target: str) -> Taken:
             f"its import failed ({words[0][:200]})", "Import it: glassfleet data import", place.shown
         ) from None
     if "fault" in answer:
-        raise DataError(answer["fault"]["what"], answer["fault"]["mend"], answer["fault"]["where"] or place.shown)
+        fault = answer["fault"]
+        raise DataError(fault["what"], fault["mend"], fault["where"] or place.shown, fault["tells"])
     warnings = tuple(f"{place.shown}: {warning}" for warning in answer["warnings"])
     return Taken(replace(place, text=str(out)), f"{place.shown}: {answer['line']}", warnings)
