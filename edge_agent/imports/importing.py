@@ -20,6 +20,7 @@ from edge_agent.imports.engine import (
     cells_of,
     judge_rejects,
     name_sql,
+    parquet_sql,
     text_sql,
     time_sql,
 )
@@ -161,6 +162,7 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     text, dialect, given = judged
     report = job.report
     cells = cells_of(text, dialect, given.names)
+    cells.has_low_lines |= any("_" in cell for row in given.rows[: given.head] for cell in row)
     _convert(cells, dialect, report)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
@@ -234,7 +236,7 @@ def _dense(reading: Reading, place: Path) -> Part:
     reading.engine.forget_rejects()
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"(FORMAT parquet, {reading.report.metadata()})",
+        f"{parquet_sql(len(columns), reading.report.metadata())}",
         cells.where,
     )
     cells.left_out = Counter()

@@ -24,6 +24,9 @@ HEAD: Final = 5_000
 PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
 
+FEWEST, CELLS = 500, 1 << 17
+"""Of a wide table fewer: about so many cells, and at least so many rows."""
+
 LONGEST_NAME: Final = 200
 _SIGNALS: Final = words("signal signals signalname name path channel variable key sensor parameter pid kanal")
 _VALUES: Final = words("value values wert val reading messwert data")
@@ -75,10 +78,11 @@ def sample(text: Text, dialect: Dialect) -> Sample:
     found = Sample(names, [], [], 0)
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
-        _take(reader, HEAD, dialect, found, dialect.data)
+        most = min(HEAD, max(FEWEST, CELLS // dialect.width))
+        _take(reader, most, dialect, found, dialect.data)
     found.head = len(found.rows)
     size = text.path.stat().st_size
-    if found.head >= HEAD:
+    if found.head >= most:
         begin, number = 0, 1
         for part in range(1, 5):
             with text.path.open("rb") as raw:
@@ -87,7 +91,7 @@ def sample(text: Text, dialect: Dialect) -> Sample:
                 begin = end
                 raw.readline()
                 lines = (line.decode("utf-8", "replace") for line in raw)
-                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, found, number)
+                _take(csv.reader(lines, delimiter=dialect.separator), most * PART // HEAD, dialect, found, number)
             number -= 1
     return found
 

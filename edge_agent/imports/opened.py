@@ -21,6 +21,7 @@ from typing import BinaryIO, Final
 from schemas.errors import DataError, os_faults_as
 
 CHUNK: Final = 1 << 20
+BEGIN: Final = 1 << 16
 LONGEST_LINE: Final = 1 << 21
 """Bytes; no engine reads a longer line, and no logger writes one."""
 
@@ -63,6 +64,8 @@ class Text:
         The first bytes, unpacked.
     is_torn : bool
         The last line has no line end.
+    has_low_lines : bool
+        Whether a ``_`` may stand behind its first `BEGIN` bytes.
     left_out : Counter of str
         Lines that were left out, by reason.
     notes : list of str
@@ -74,6 +77,7 @@ class Text:
     encoding: str = "utf-8"
     begin: bytes = b""
     is_torn: bool = False
+    has_low_lines: bool = True
     left_out: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
@@ -104,7 +108,7 @@ def opened(path: Path, scratch: Path, encoding: str = "") -> Text:
             raise DataError("the file is empty", "Write a header row with the columns' names", str(path))
         with _unpacked(path, text) as (chunks, is_packed):
             first = next(chunks, b"")
-            text.begin = first[:65536]
+            text.begin = first[:BEGIN]
             text.encoding = _encoding(first, encoding)
             if text.encoding == "utf-8" and not is_packed and _is_plain(first, chunks, text):
                 return text
@@ -153,15 +157,17 @@ def head(path: Path, most: int) -> list[str] | None:
 def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
     """Whether a file can be read where it lies: UTF-8, no NUL bytes, line ends with LF."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    line, last = 0, b""
+    line, last, text.has_low_lines = 0, b"", b"_" in first[BEGIN:]
     for chunk in _with(first, chunks):
+        text.has_low_lines |= chunk is not first and b"_" in chunk
         returns = chunk.count(b"\r")
         if b"\0" in chunk or (
             returns and abs(chunk.count(b"\n") - chunk.count(b"\r\n")) + returns - chunk.count(b"\r\n") > 1
         ):
             return False  # more than one at a chunk's edge: line ends of several kinds
         try:
-            decoder.decode(chunk)
+            if not chunk.isascii() or decoder.getstate()[0]:
+                decoder.decode(chunk)
         except UnicodeDecodeError:
             return False
         line = _longest(text, chunk, line)
