@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.imports.opened import ARROW, CUT, PARQUET, Text, opened
+from edge_agent.imports.opened import ARROW, BEGIN, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
 from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
@@ -26,6 +26,9 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
     DataError
         It is of a kind that is read elsewhere, or damaged.
     """
+    if not source.exists():
+        what = "there is no such file"
+        raise DataError(what, "Check its name and its folder", str(source), what)
     with os_faults_as(DataError, f"{source}: cannot be read", ". Check its name, its folder and its rights"):
         begin = b"" if source.is_dir() else source.open("rb").read(8)
     if begin.startswith((PARQUET, ARROW)):
@@ -69,7 +72,7 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
         raise DataError(
             f"not a readable table of Parquet or Arrow ({reason})", "Write or copy it again", str(source)
         ) from fault
-    text.begin = copy.open("rb").read(65536)
+    text.begin = copy.open("rb").read(BEGIN)
     return text
 
 
@@ -111,7 +114,7 @@ def _of_json(text: Text, scratch: Path) -> Text:
         for document in _objects(text):
             writer.writerow([document.get(name, "") for name in fields])
     text.notes.append("JSON, one object a row")
-    text.path, text.is_torn = copy, False
+    text.path, text.is_torn, text.begin = copy, False, copy.open("rb").read(BEGIN)
     return text
 
 

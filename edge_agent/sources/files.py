@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import io
 import json
 import re
 import zlib
@@ -28,40 +27,18 @@ BLOCK: Final = 512
 
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
-    with opened(Path(place.text)) as text:
-        reader = csv.reader(text)
-        names = header(place.text, next(reader, []))
-        yield names, in_blocks(reader)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain or compressed; raises DataError that says what is wrong, also while it is read."""
+    """Open a table of plain cells, as `edge_agent.sources.door` found it to be; it may be compressed."""
+    is_packed = place.text.lower().endswith(".gz")
     try:
-        with path.open("rb") as raw:
-            file: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(b"\x1f\x8b") else raw
-            with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-                yield text
-    except FileNotFoundError as fault:
-        raise DataError("there is no such file", "Check its name and its folder", str(path)) from fault
-    except IsADirectoryError as fault:
-        raise DataError("it is a directory", "Name one vehicle's file", str(path)) from fault
-    except (gzip.BadGzipFile, EOFError, zlib.error) as fault:
-        raise DataError(f"the gzip file is damaged or cut short ({fault})", "Copy it again", str(path)) from fault
-    except UnicodeDecodeError as fault:
-        raise DataError(f"not UTF-8 text (byte {fault.start})", "Save it as CSV, in UTF-8", str(path)) from fault
-    except csv.Error as fault:
-        mend = "Look for a quote that is not closed, and that it is text at all"
-        raise DataError(f"not a CSV file ({fault})", mend, str(path)) from fault
-    except OSError as fault:
-        raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
-
-
-def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
-    """Yield rows in blocks; blank lines (an editor's last one, say) are skipped."""
-    filled = (cells for cells in reader if cells)
-    while block := list(islice(filled, BLOCK)):
-        yield block
+        with (gzip.open if is_packed else open)(place.text, "rt", encoding="utf-8-sig", newline="") as text:
+            reader = csv.reader(text)  # type: ignore[arg-type]
+            names = header(place.text, next(reader, []))
+            filled = (cells for cells in reader if cells)  # blank lines (an editor's last one, say) are skipped
+            yield names, iter(lambda: list(islice(filled, BLOCK)), [])
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as fault:
+        raise DataError(
+            f"cannot be read as CSV ({fault})", "Look at its begin, and copy it again", place.text
+        ) from fault
 
 
 def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any]]]:

@@ -20,17 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.imports.marks import is_sentinel
-from edge_agent.sources.cells import (
-    SPLIT,
-    as_numbers,
-    no_column,
-)
+from edge_agent.sources.cells import SPLIT, no_column
+from edge_agent.sources.columns import Raw, first_text, read_columns, read_raw, target_of
 from edge_agent.sources.door import taken
 from edge_agent.sources.holdback import held_back
 from edge_agent.sources.location import Location, Origin
-from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
-from glassfleet.data.cells import truth_of
+from glassfleet.data.cells import MISSING, is_empty, truth_of
 from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
@@ -196,11 +192,7 @@ def _read_source(
     place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool, hold_back: bool
 ) -> Source:
     where = place.shown
-    raw, texts = (
-        read_categories(place, target=target, labels=labels, missing=missing)
-        if categories
-        else (read_numbers(place, target=target, labels=labels, missing=missing), {})
-    )
+    raw, texts = read_raw(place, target=target, labels=labels, categories=categories, missing=missing)
     label = target_of(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
@@ -279,14 +271,18 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    _, (names, columns) = taken(place, None, columns_of)
-    gaps = names if missing is None else missing
-    checked = [
-        as_numbers(place.shown, name, column, may_be_empty=name in gaps)
-        for name, column in zip(names, columns, strict=True)
-    ]
-    text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
-    return Table(place.shown, names, tuple(checked), text, place.reader.origin(place).units)
+
+    def choose(names: tuple[str, ...]) -> tuple[Collection[str], Collection[str]]:
+        return (), names if missing is None else missing
+
+    _, columns = taken(place, None, partial(read_columns, choose=choose))
+    text = tuple(name for name, column in columns.items() if column.dtype == object)
+    for name in text:
+        gaps = missing is None or name in missing
+        columns[name] = np.array(
+            [MISSING if gaps and is_empty(cell) else str(cell) for cell in columns[name]], dtype=object
+        )
+    return Table(place.shown, tuple(columns), tuple(columns.values()), text, place.reader.origin(place).units)
 
 
 def _constant_columns(
