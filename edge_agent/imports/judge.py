@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -28,8 +29,9 @@ FEWEST, CELLS = 500, 1 << 17
 """Of a wide table fewer: about so many cells, and at least so many rows."""
 
 LONGEST_NAME: Final = 200
-_SIGNALS: Final = words("signal signals signalname name path channel variable key sensor parameter pid kanal")
-_VALUES: Final = words("value values wert val reading messwert data")
+_SIGNALS: Final = words("signal signals signalname sig name path channel variable key sensor parameter pid kanal")
+_VALUES: Final = words("value values wert val v reading messwert data")
+_PATH: Final = re.compile(r"[A-Za-z_]\w*([./][A-Za-z_]\w*)+")
 
 
 @dataclass
@@ -336,7 +338,9 @@ def long_of(given: Sample) -> Long | None:
     if not 2 <= len(given.names) <= 6:
         return None
     by_word = {name: set(times.words_of(name)) for name in given.names}
-    signal = next((name for name, words in by_word.items() if words & _SIGNALS), None)
+    signal = next((name for name, words in by_word.items() if words & _SIGNALS), None) or next(
+        (name for at, name in enumerate(given.names) if all(map(_PATH.fullmatch, filter(None, given.cells(at))))), None
+    )
     value = next((name for name, words in by_word.items() if words & _VALUES and name != signal), None)
     if signal is None or value is None:
         return None

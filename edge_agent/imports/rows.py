@@ -183,9 +183,8 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
     stands = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
     report.notes.append(f"{stands}, the others as [time.inputs] says")
     for name, column in rows.columns.items():
-        gone = int(is_missing(column).sum())
-        if gone:
-            part = plan.inputs[name]
+        gone, part = int(is_missing(column).sum()), plan.inputs[name]
+        if gone and (part.signal, part.take) != (plan.rows, "last"):  # whose cells without a value are counted already
             report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
     columns: dict[str, Any] = {
         time.column: rows.time,

@@ -108,7 +108,7 @@ def _blocks(place: Location, fit: Fit | None) -> Iterator[tuple[tuple[str, ...],
     """Give a table's names, and blocks of its columns."""
     if place.reader.columns is not None:
         names, columns = place.reader.columns(place)
-        yield names, [columns] if columns and len(columns[0]) else []
+        yield names, [columns] if columns and len(columns[0]) else []  # type: ignore[list-item]  # arrays are sequences
         return
     with place.reader.rows(place) as (names, blocks):
         kept, rows = (names, blocks) if fit is None else fit(names, blocks)
