@@ -27,10 +27,9 @@ from edge_agent.imports.engine import (
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
-from edge_agent.imports.reading import Reading, without_repeats
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
-from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from edge_agent.imports.rows import Part, Reading, aligned_long, aligned_wide, joined, without_repeats
 from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as

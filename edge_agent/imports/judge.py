@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from edge_agent.imports import columns, numbers, times
+from edge_agent.imports import columns, numbers
 from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
 from edge_agent.imports.columns import Cells, Verdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
-from edge_agent.imports.marks import words
+from edge_agent.imports.marks import words, words_of
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.opened import Text, lines_between
 from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
@@ -337,7 +337,7 @@ def long_of(given: Sample) -> Long | None:
     """Return the columns of name and value where each row has one signal."""
     if not 2 <= len(given.names) <= 6:
         return None
-    by_word = {name: set(times.words_of(name)) for name in given.names}
+    by_word = {name: set(words_of(name)) for name in given.names}
     signal = next((name for name, words in by_word.items() if words & _SIGNALS), None) or next(
         (name for at, name in enumerate(given.names) if all(map(_PATH.fullmatch, filter(None, given.cells(at))))), None
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edge_agent.imports.clocks import Sample
 from edge_agent.imports.judge import long_of
-from edge_agent.imports.persons import personal
+from edge_agent.imports.marks import personal
 from edge_agent.sources.cells import (
     SPLIT,
     check_roles,

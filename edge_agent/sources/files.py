@@ -1,4 +1,4 @@
-"""Files of a table: CSV with the standard library's parser, plain or gzip-compressed, and Parquet."""
+"""Files of a table: plain CSV by the standard library's parser, and Parquet by pyarrow, an extra."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
-from edge_agent.sources.cells import column_names, header
+from edge_agent.sources.cells import column_names, header, no_cell
 from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
+
+if TYPE_CHECKING:  # an extra, and large: who reads CSV must not pay for it
+    import pyarrow as pa
 
 BLOCK: Final = 512
 """Rows that are read and turned into numbers at once."""
@@ -50,7 +54,6 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
         # Optional, and large: an agent that reads CSV must not pay for it.
         from pyarrow import ArrowException, parquet  # noqa: PLC0415
 
-        from edge_agent.sources.arrow import column_of  # noqa: PLC0415
     except ImportError as fault:
         mend = "Install it with: pip install 'glassfleet[parquet]', or convert the file to CSV"
         raise DataError("reading Parquet needs pyarrow", mend, str(path)) from fault
@@ -99,3 +102,62 @@ PARQUET: Final = Reader(
     columns=_parquet_columns,
     origin=_origin,
 )
+
+
+def column_of(where: str, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column as an array: float64 seconds for points and spans of time, dtype object where values are missing.
+
+    Parameters
+    ----------
+    where, name : str
+        For messages.
+    column : ChunkedArray, n values
+
+    Returns
+    -------
+    ndarray, shape (n,)
+
+    Raises
+    ------
+    DataError
+        Its values are neither numbers nor texts nor times.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_temporal(kind):
+        column = _seconds(column)
+    elif not _is_cell(kind):
+        raise no_cell(where, name, str(kind))
+    if column.null_count:
+        return np.array(column.to_pylist(), dtype=object)
+    return np.asarray(column.to_numpy())
+
+
+def _is_cell(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = pa.types
+    numbers = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_boolean(kind)
+    return bool(numbers or kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind))
+
+
+def _seconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return points of time as seconds since 1970 (UTC where no zone is told), times of day and spans as seconds.
+
+    Whatever unit a file has, the number is the same: vehicles whose loggers differ can learn together.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("s"), safe=False)
+    elif pa.types.is_time32(kind):
+        column = column.cast(pa.time64("us")) if kind.unit == "ms" else column
+    unit = getattr(column.type, "unit", "s")
+    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[unit]
+    whole = column.cast(pa.int32() if pa.types.is_time32(column.type) else pa.int64()).cast(pa.float64(), safe=False)
+    return pa.compute.divide(whole, per_second)

@@ -18,8 +18,8 @@ from edge_agent.live.adapters import is_table
 from edge_agent.live.port import Asked
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source, read_table, readers
-from edge_agent.sources.folder import vehicle_files
 from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.readers import vehicle_files
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError
 from tests.support.agent_bench import write_database
