@@ -53,8 +53,7 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
     try:
         file = parquet.ParquetFile(source) if is_parquet else ipc.open_file(source)
         schema = file.schema_arrow if is_parquet else file.schema
-        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-        kept = [name for name in schema.names if name not in index and not re.fullmatch(r"__index_level_\d+__", name)]
+        kept = without_index(schema)
         nested = [name for name in kept if pa.types.is_nested(schema.field(name).type)]
         if nested:
             raise DataError(
@@ -74,6 +73,12 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
         ) from fault
     text.begin = copy.open("rb").read(BEGIN)
     return text
+
+
+def without_index(schema: Any) -> list[str]:
+    """Return the columns but for what pandas numbers the rows with: it says nothing of a drive."""
+    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    return [name for name in schema.names if name not in index and not re.fullmatch(r"__index_level_\d+__", name)]
 
 
 def _plain(table: Any) -> Any:

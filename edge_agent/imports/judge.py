@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from edge_agent.imports import columns, numbers
 from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
@@ -20,6 +20,8 @@ from edge_agent.imports.opened import Text, lines_between
 from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
+
+T = TypeVar("T")
 
 HEAD: Final = 5_000
 PART: Final = 1_000
@@ -179,27 +181,30 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         if verdict.decision:
             decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
-    marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    layout = Csv(
-        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
-    )
-    renamed = {shown[name][0]: column for name, column in kept.items()}
     wanted = shown[label][0]
-    proposal = Proposal(
-        Plan(
-            target=wanted,
-            csv=layout,
-            clock=clock,
-            columns=_last(renamed, wanted),
-            time=time_of(given, clock, kept, wanted, shown=shown, marks=Reading(layout.decimal, layout.thousands)),
-        ),
-        {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
-        decisions,
+    plan = Plan(
+        target=wanted,
+        csv=_csv(dialect, csv_marks, verdicts),
+        clock=clock,
+        columns=_last({shown[name][0]: column for name, column in kept.items()}, wanted),
+        time=time_of(given, clock, kept, wanted, shown=shown, marks=csv_marks),
     )
-    for name, verdict in verdicts.items():
-        if verdict.decision:
-            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{shown[name][0]}: {verdict.lines}"))
-    return proposal
+    return _proposal(plan, verdicts, {name: bare for name, (bare, _) in shown.items()}, decisions)
+
+
+def _csv(dialect: Dialect, marks: Reading, verdicts: dict[str, Verdict]) -> Csv:
+    missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
+    return Csv(separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing))
+
+
+def _proposal(plan: Plan, verdicts: dict[str, Verdict], shown: dict[str, str], decisions: list[Decision]) -> Proposal:
+    """Return a plan with the reasons and decisions of its columns, by the names that these are shown with."""
+    open_ones = [
+        Decision(name, verdict.decision, f"columns.{shown[name]}: {verdict.lines}")
+        for name, verdict in verdicts.items()
+        if verdict.decision
+    ]
+    return Proposal(plan, {shown[name]: verdict.why for name, verdict in verdicts.items()}, [*decisions, *open_ones])
 
 
 def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) -> dict[str, Verdict]:
@@ -230,7 +235,7 @@ def _named(column: Column, name: str, shown: str) -> Column:
     return column.model_copy(update={"source": name if name != shown else ""})
 
 
-def _last(given: dict[str, Column], target: str) -> dict[str, Column]:
+def _last(given: dict[str, T], target: str) -> dict[str, T]:
     return {**{name: column for name, column in given.items() if name != target}, target: given[target]}
 
 
@@ -376,7 +381,7 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     }
     marks, verdicts = _settle(verdicts)
     shown = {name: split_unit(name)[0] for name in given.names}
-    of_rows = seconds_of(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
+    of_rows = seconds_of(given, clock, marks) or [0.0] * given.head
     gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
     own: dict[str, list[float]] = {name: [] for name in names}
@@ -384,30 +389,10 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
         if row[at] in own:
             own[row[at]].append(when)
     inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
-    missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    proposal = Proposal(
-        Plan(
-            target=label,
-            csv=Csv(
-                separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)
-            ),
-            long=long,
-            clock=clock,
-            time=Time(
-                column=shown.get(clock.source, "time"),
-                rows=label,
-                gap=gap,
-                inputs={**{name: each for name, each in inputs.items() if name != label}, label: inputs[label]},
-            ),
-            columns=_last({name: verdict.column for name, verdict in verdicts.items()}, label),
-        ),
-        {name: verdict.why for name, verdict in verdicts.items()},
-        decisions,
-    )
-    for name, verdict in verdicts.items():
-        if verdict.decision:
-            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{name}: {verdict.lines}"))
-    return proposal
+    time = Time(column=shown.get(clock.source, "time"), rows=label, gap=gap, inputs=_last(inputs, label))
+    kept = _last({name: verdict.column for name, verdict in verdicts.items()}, label)
+    plan = Plan(target=label, csv=_csv(dialect, marks, verdicts), long=long, clock=clock, time=time, columns=kept)
+    return _proposal(plan, verdicts, {name: name for name in verdicts}, decisions)
 
 
 def parse_line(line: str, separator: str) -> list[str]:

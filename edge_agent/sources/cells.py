@@ -59,17 +59,6 @@ def not_finite(where: str, name: str, row: int, value: float) -> DataError:
     return wrong_cell(where, name, row, f"{value} is not a finite number", "Correct it, or remove the row")
 
 
-def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in a text's first row, stripped; raises DataError when they cannot name columns."""
-    names = tuple(cell.strip() for cell in cells)
-    mend = "A header row with the column names is needed"
-    if not names:
-        raise DataError("the file is empty", mend, where)
-    if all(is_number(name) for name in names):
-        raise DataError("the first row holds numbers only", mend, where)
-    return column_names(where, names)
-
-
 def column_names(where: str, cells: Sequence[str]) -> tuple[str, ...]:
     """Return the names of columns, stripped; raises DataError when they cannot be that."""
     names = tuple(cell.strip() for cell in cells)

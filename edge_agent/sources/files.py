@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.inputs import without_index
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
-from edge_agent.sources.cells import column_names, header, no_cell
+from edge_agent.sources.cells import column_names, no_cell
 from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
 
@@ -35,8 +35,8 @@ def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[
     is_packed = place.text.lower().endswith(".gz")
     try:
         with (gzip.open if is_packed else open)(place.text, "rt", encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text)  # type: ignore[arg-type]
-            names = header(place.text, next(reader, []))
+            reader = csv.reader(text)
+            names = column_names(place.text, next(reader, []))
             filled = (cells for cells in reader if cells)  # blank lines (an editor's last one, say) are skipped
             yield names, iter(lambda: list(islice(filled, BLOCK)), [])
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as fault:
@@ -60,18 +60,12 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
     try:
         schema = parquet.read_schema(path)  # before its rows: two columns of one name are told by pyarrow on many lines
         column_names(str(path), schema.names)
-        table = parquet.read_table(path, columns=[name for name in schema.names if name not in _index_of(schema)])
+        table = parquet.read_table(path, columns=without_index(schema))
         names = column_names(str(path), table.column_names)
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
         reason = str(fault).partition("\n")[0].partition(". ")[0]
         raise DataError(f"not a readable Parquet file ({reason})", "Write or copy it again", str(path)) from fault
-
-
-def _index_of(schema: Any) -> set[str]:
-    """Return the columns that pandas wrote to number the rows: they say nothing of a drive."""
-    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
 def _origin(place: Location) -> Origin:
