@@ -171,6 +171,11 @@ class LivePlan:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
             time = self.seconds(values)
+        long = None if self.plan is None else self.plan.long
+        if long is not None and sample.is_whole:
+            if not {long.signal, long.value} <= values.keys():
+                raise ValueError(f"the sample has no {long.signal!r} and {long.value!r}, as the plan says under [long]")
+            sample, values = replace(sample, is_whole=False), {str(values[long.signal]): values[long.value]}
         if self.time is not None and sample.is_whole:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}

@@ -64,13 +64,7 @@ def _planned(asked: Asked, plan: Plan) -> Iterator[Sample]:
             for number, cells in enumerate(_whole(rows, asked.source)):
                 row = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
                 if any(row.values()) and tuple(row.values()) != dialect.names:
-                    time = _planned_time(asked, row, number)
-                    long = plan.long
-                    yield (
-                        Sample(row, time)
-                        if long is None
-                        else Sample({row.get(long.signal, ""): row.get(long.value)}, time, is_whole=False)
-                    )
+                    yield Sample(row, _planned_time(asked, row, number))
 
 
 def _whole(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:

@@ -119,6 +119,52 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     assert units == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
 
 
+LONG = """
+target = "quality"
+
+[long]
+signal = "name"
+value = "value"
+
+[clock]
+from = "timestamp"
+
+[time]
+column = "timestamp"
+rows = "quality"
+drive = ""
+start = 0
+
+[time.inputs]
+speed = { signal = "speed", seconds = 2 }
+quality = { signal = "quality", seconds = 2 }
+
+[columns]
+speed = {}
+quality = {}
+"""
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+def test_lines_of_one_signal_each_become_the_same_rows_live_and_as_files(tmp_path: Path) -> None:
+    plan, lines, table, out = (tmp_path / name for name in ("plan.toml", "drive.jsonl", "drive.csv", "drive.parquet"))
+    plan.write_text(LONG)
+    samples = [(at + part, name, at * 1.5) for at in range(6) for part, name in ((0.0, "speed"), (0.5, "quality"))]
+    lines.write_text(
+        "".join(json.dumps({"timestamp": at, "name": name, "value": value}) + "\n" for at, name, value in samples)
+    )
+    table.write_text("timestamp,name,value\n" + "".join(f"{at},{name},{value}\n" for at, name, value in samples))
+    assert run(["data", "import", str(lines), "--plan", str(plan), "--out", str(out), "--quiet"]) == 0
+    columns = read_table(out)
+    live = LivePlan.read(str(plan))
+    for source in (lines, table):
+        rows = Rows(live)
+        asked = Asked(str(source), time=live.clock, plan=live.plan, seconds=live.seconds, speed=0.0)
+        made = [row for sample in Samples(asked) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
+        assert len(made) == 6
+        assert [[row[name] for row in made] for name in columns.names] == [each.tolist() for each in columns.columns]
+
+
 CATALOGUE = {
     "Vehicle": {
         "type": "branch",
