@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from broker.servers.mosquitto import MosquittoProcess
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from lab.fleet import Fleet
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
