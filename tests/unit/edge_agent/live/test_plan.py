@@ -97,22 +97,8 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     store = WindowStore(tmp_path / "drive.window", columns=live.names)
     assert store.append(made) == []
     assert len(store.read()[1]) == len(made)
-    assert (
-        run(
-            [
-                "data",
-                "collect",
-                "--source",
-                str(lines),
-                "--plan",
-                str(plan),
-                "--store",
-                str(tmp_path / "b.window"),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    named = ["--plan", str(plan), "--store", str(tmp_path / "b.window"), "--quiet"]
+    assert run(["data", "collect", "--source", str(lines), *named]) == 0
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
     place = locate(tmp_path / "b.window")
     units = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
@@ -121,27 +107,15 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
 
 LONG = """
 target = "quality"
-
-[long]
-signal = "name"
-value = "value"
-
-[clock]
-from = "timestamp"
-
+long = { signal = "name", value = "value" }
+clock = { from = "timestamp" }
+columns = { speed = {}, quality = {} }
 [time]
 column = "timestamp"
 rows = "quality"
 drive = ""
 start = 0
-
-[time.inputs]
-speed = { signal = "speed", seconds = 2 }
-quality = { signal = "quality", seconds = 2 }
-
-[columns]
-speed = {}
-quality = {}
+inputs = { speed = { signal = "speed", seconds = 2 }, quality = { signal = "quality", seconds = 2 } }
 """
 
 
