@@ -61,12 +61,10 @@ def test_record_says_which_rows_its_vehicles_held_back() -> None:
 def test_run_goes_on_without_who_differs_or_cannot_use_its_data_and_names_it(says, reason, is_early) -> None:
     fleet = Fleet()
     fleet.birth("a", "b")
-    if is_early:
-        fleet.birth("c", **says)
-    fleet.core.start_run(toy_spec(policy={"min_agents": 2, "gather_agents": 3}))
-    fleet.hub.pump()
-    if not is_early:
-        fleet.birth("c", **says)
+    spec = toy_spec(policy={"min_agents": 2, "gather_agents": 3})
+    steps = (lambda: fleet.birth("c", **says), lambda: fleet.core.start_run(spec))
+    for step in steps if is_early else reversed(steps):
+        step()
         fleet.hub.pump()
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")
@@ -77,16 +75,16 @@ def test_run_goes_on_without_who_differs_or_cannot_use_its_data_and_names_it(say
 
 def test_agent_that_can_use_its_data_again_is_up_and_no_cause_is_left() -> None:
     fleet = Fleet()
-    fleet.birth("a", status="down", fault="column 'x' has a cell that cannot be used")
-    fleet.birth("a", status="down", fault="its log says why")
-    fleet.hub.pump()
-    (cause,) = look_at(fleet.core.fleet.known(), [], {}).causes["a"]
-    assert (cause.kind, cause.words) == ("bad-data", "cannot use its data: its log says why")
-    assert (fleet.core.fleet.counts(), fleet.core.fleet.offers()) == ({"down": 1}, {})
-    fleet.birth("a", incarnation="2")
-    fleet.hub.pump()
-    assert (fleet.core.fleet.counts(), fleet.core.fleet.faulty()) == ({"up": 1}, {})
-    assert not look_at(fleet.core.fleet.known(), [], {}).causes
+    for about, cause, counts in (
+        ({"status": "down", "fault": "column 'x' has a cell that cannot be used"}, ["bad-data"], {"down": 1}),
+        ({"status": "down", "fault": "its log says why"}, ["bad-data"], {"down": 1}),
+        ({"incarnation": "2"}, [], {"up": 1}),
+    ):
+        fleet.birth("a", **about)
+        fleet.hub.pump()
+        known = fleet.core.fleet.known()
+        assert [each.kind for each in look_at(known, [], {}).causes.get("a", ())] == cause
+        assert (fleet.core.fleet.counts(), bool(known["a"].offer.fault)) == (counts, bool(cause))
 
 
 def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -> None:

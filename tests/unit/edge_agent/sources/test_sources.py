@@ -242,19 +242,6 @@ def test_new_kind_of_source_is_read_followed_and_replayed_when_its_reader_is_reg
     assert source.current().train.rows == 3
 
 
-def test_kind_of_table_whose_lines_are_samples_is_a_vehicles_file_and_a_stream(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lines = Reader("a JSON object per line", tabbed_rows, endings=(".jsonl",), is_stream=True)
-    monkeypatch.setattr(readers, "READERS", (*readers.READERS, lines))
-    path = tmp_path / "v0.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-
-    assert vehicle_files(tmp_path) == [("v0", path)]
-    assert samples_of(path) == [{"a": 1}, {"a": 2}], "it is not replayed"
-    assert not is_table(str(path)), "data collect follows it"
-
-
 def test_help_and_faults_name_every_kind_of_source(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
