@@ -110,8 +110,8 @@ def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes,
     coordinator = start_cloud(processes)
     done = processes.call("agent", "--id", "car", "--target", "y", "--data", str(tmp_path / "car.csv"))
     assert done.returncode == 3, done.stderr
-    told = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
-    processes.until(lambda: told in processes.call("fleet").stdout, coordinator)
+    cause = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
+    processes.until(lambda: cause in processes.call("fleet").stdout, coordinator)
 
 
 def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
