@@ -5,15 +5,15 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 51_930,
-    "product: modules": 608,
-    "lab: lines of code": 9_770,
-    "lab: modules": 109,
-    "tests: lines of code": 39_450,
-    "tests: modules": 313,
-    "product: class names with two meanings": 64,
-    "documentation: words": 98_400,
-    "README: words": 1_181,
+    "product: lines of code": 52_000,
+    "product: modules": 600,
+    "lab: lines of code": 9_400,
+    "lab: modules": 103,
+    "tests: lines of code": 39_600,
+    "tests: modules": 315,
+    "product: class names with two meanings": 63,
+    "documentation: words": 83_000,
+    "README: words": 1_200,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 
