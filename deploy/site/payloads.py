@@ -18,7 +18,6 @@ import numpy as np
 
 from glassfleet.conformance.bench import Bench
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -105,11 +104,11 @@ def _of_scheme(scheme: Any) -> Iterator[Exchange]:
     for bench in Bench.all_of(scheme):
         federated(scheme, bench.parameters, bench.domain, bench.fleet, listen=listen)
         # Of texts, empty cells and what is beyond limits, as far as the scheme takes them.
-        if takes_categories(scheme) or takes_missing(scheme):
+        if scheme.abilities.categories or scheme.abilities.missing_cells:
             fleet = {agent: _with_texts(data, scheme) for agent, data in bench.fleet.items()}
             parameters = DiscoveryParameters(
                 features=fleet["vehicle-0"].features, target="quality", labels=bench.purpose == "classification",
-                categories=True, missing=takes_missing(scheme), excess=bool(getattr(scheme, "excess", False)),
+                categories=True, missing=scheme.abilities.missing_cells, excess=scheme.abilities.excess,
                 input_quantiles=(0.2, 0.8),
             )  # fmt: skip
             domain = _discovered(parameters, fleet, spoken_so_far)
@@ -130,7 +129,7 @@ def _many_rows() -> tuple[Domain, dict[str, Dataset]]:
 
 def _with_texts(data: Dataset, scheme: Any) -> Dataset:
     X = np.column_stack([data.X[:, :2], data.X[:, 2] - 1.0])
-    if takes_missing(scheme):
+    if scheme.abilities.missing_cells:
         X[::7, 0] = np.nan
     return Dataset((*data.features[:2], "gear"), data.target, X, data.y, categories={"gear": ("a", "b", "c", "d")})
 

@@ -44,7 +44,8 @@ def check_equality(bench: Bench) -> None:
     """
     promised = [chosen for chosen in settings_of(bench) if promises_central(bench.scheme, chosen)]
     require(
-        bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
+        bool(promised) or bench.scheme.abilities.equals_central is None,
+        "equals_central holds for some setting of the parameters",
     )
     for number, parameters in enumerate(promised):
         _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (5, 2))

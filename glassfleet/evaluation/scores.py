@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.contract.sums import add_up
 from glassfleet.contract.tasks import Remembered
@@ -228,6 +229,11 @@ class Scoring:
             shapes |= {f"beside/{name}": (3,) for name in ("champion", *formers)}
             shapes |= {f"before/{name}": (3,) for name in formers}
         return shapes
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do beside."""
+        return Abilities(private=PrivateRuns(self.layout))
 
 
 SCORES: Final = Scoring()

@@ -85,12 +85,12 @@ def accept(  # noqa: PLR0917 - one call
     chain = lay_out(chain, task.digest, layout.digest)
     if question_digest(edition, task.digest, layout.digest) != question:
         raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
-    among, spent = getattr(scheme, "among", None), getattr(scheme, "spent", None)
-    cost, budget = (0.0, math.inf) if spent is None else spent(task)
+    private = scheme.abilities.private
+    assert not isinstance(private, str)  # `layout_of` says so
+    cost, budget = (0.0, math.inf) if private.spent is None else private.spent(task)
     afford(chain, question, cost, budget)
-    return Asked(
-        chain, edition, task, layout, question, task if among is None else among(task, edition.summed.honest), cost
-    )
+    among = private.among(task, edition.summed.honest)
+    return Asked(chain, edition, task, layout, question, among, cost)
 
 
 def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) -> tuple[Chain, Words]:

@@ -206,7 +206,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Dataset, seed: int) -> Any:  # noqa: PLR0917
     """Return what a vehicle learns from its own rows; None when they are too few for this scheme."""
-    alone = getattr(scheme, "alone", None)
+    alone = scheme.abilities.alone
     try:
         if alone is not None:
             return alone(parameters, domain, train, seed)

@@ -188,7 +188,7 @@ def learn(
 
 def _alone(scheme: Scheme, parameters: Any, domain: Domain, train: Parts, seed: int) -> dict[str, Outcome]:
     """Learn a model per client: as a fleet of one, unless the scheme says what a client alone would learn."""
-    alone = getattr(scheme, "alone", None)
+    alone = scheme.abilities.alone
     if alone is None:
         return learn_local(scheme, parameters, domain, train, seed)
     return {name: Outcome(alone(parameters, domain, part, seed), 0) for name, part in train.items()}

@@ -20,7 +20,7 @@ from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.contract.scheme import Cost
 from glassfleet.data.dataset import Dataset
-from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
+from lab.schemes.fedavg_mlp import Parameters, Perceptron
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
 from tests.support.sample_models import class_domain

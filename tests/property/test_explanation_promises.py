@@ -19,7 +19,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row
 from glassfleet.explain.row import exact_sum
 from glassfleet.model.protocol import Model, nature
-from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
+from lab.schemes.dp_tree import SCHEME as DP_TREE
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, population
 
 FLOORED = "tree-floored"

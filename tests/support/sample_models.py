@@ -98,8 +98,8 @@ def _textual(kind: str) -> Model:
     else:
         domain = Domain(features=features, label="price", classes=("high", "low", "middle"))
         y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
-    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
-    alone = getattr(scheme, "alone", None)
+    parameters = scheme.abilities.trial or scheme.Parameters()
+    alone = scheme.abilities.alone
     data = Dataset(names, "price", X, y)
     made: Model = (
         alone(parameters, domain, data) if alone else simulation.central(scheme, parameters, domain, data).model
@@ -139,7 +139,7 @@ def model(kind: str) -> Model:
         target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
         domain = Domain(features=FEATURES, target=target)
         data = Dataset(NAMES, "mos", X, y)
-    parameters: Any = getattr(scheme, "trial", None) or scheme.Parameters()
+    parameters: Any = scheme.abilities.trial or scheme.Parameters()
     if name in ("fedga", "dp_tree"):
         alone: Any = scheme
         made: Model = alone.alone(parameters, domain, data)

@@ -251,7 +251,7 @@ def why_not_equal(loaded: LoadedModel) -> str:
     parameters = getattr(loaded.model, "parameters", None)
     if loaded.record.is_reference:
         return "it was learned in one place, and vehicles only score it"
-    if not scheme.equals_central:
+    if scheme.abilities.equals_central is None:
         return f"{loaded.record.scheme} does not promise it, whatever its parameters are"
     if parameters is None or not promises_central(scheme, parameters):
         return f"{loaded.record.scheme} does not promise it with these parameters"

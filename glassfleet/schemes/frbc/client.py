@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.contract.rows import class_numbers, known_class_numbers, select_columns
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
@@ -27,19 +27,11 @@ ROW_BLOCK = 1 << 12
 """Rows matched together: few enough for exact float64 sums at any grid, and for the cache."""
 
 
-class FrbcClient:
-    """Answers both questions from one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
-        question = Question.from_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {
-            "rules": _rules, "union": _union, "strengths": _strengths, "prefixes": _prefixes, SUPPORT: _support
-        }  # fmt: skip
-        return answers[question.kind](question, rows)
+def answer(question: Question, data: Dataset) -> Contribution:
+    """Return what one vehicle's rows say to a question."""
+    rows = _prepare(question, data)
+    answers = {"rules": _rules, "union": _union, "strengths": _strengths, "prefixes": _prefixes, SUPPORT: _support}
+    return answers[question.kind](question, rows)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassfleet.contract.checks import at_most, check_qualities, check_regressions, check_shapes, check_told
+from glassfleet.contract.checks import at_most, check_qualities, check_regressions, check_told
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.private.columns import CELLS, check_values
@@ -19,7 +19,6 @@ from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
-    check_shapes(contribution.sums, shapes_of(question))
     checks = {
         COLUMNS: _check_columns,
         "level": _check_level,

@@ -8,17 +8,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_first, row_hashes
-from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
 from glassfleet.private.columns import CELLS, count_values, layers_of
-from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
+from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question
 from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
 
@@ -34,17 +33,11 @@ _CHUNK = 1 << 14
 _STRONG = float(1 << 26)  # counts and strong counts share one float: each is below 2^26 in a block
 
 
-class FrtClient:
-    """Computes the sums of a question over one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
-        question = read_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {COLUMNS: _columns, "level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
-        return answers[question.kind](question, rows)
+def answer(question: Question, data: Dataset) -> Contribution:
+    """Return the sums of a question over one vehicle's rows."""
+    rows = _prepare(question, data)
+    answers = {COLUMNS: _columns, "level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
+    return answers[question.kind](question, rows)
 
 
 @dataclass

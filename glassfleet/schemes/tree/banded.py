@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import SUPPORT, Contribution, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.sums import Memory, Sums, ask
 from glassfleet.fuzzy.levels import PRIOR, by_input, levels_by, plain_levels
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWN
@@ -26,7 +26,6 @@ from glassfleet.schemes.tree.joint import SCALE, root_of
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
 from glassfleet.schemes.tree.support import decide_bands, decide_categories, decide_pairs, limits_of, slices_of
-from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Split, Tree
 from schemas.codec import Value
 from schemas.errors import RunFailedError

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import at_most, check_histogram, check_products, check_shapes, check_told
+from glassfleet.contract.checks import at_most, check_histogram, check_products, check_told
 from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import triangle
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question, most_rules
+from glassfleet.schemes.tree.messages import BEFORE_SCAN, Question, most_rules
 from glassfleet.schemes.tree.params import (
     GRID_BITS,
     GROUP,
@@ -27,8 +27,8 @@ from glassfleet.schemes.tree.params import (
     UNIT,
     Parameters,
 )
+from glassfleet.schemes.tree.start import check_first, first_shapes
 from glassfleet.schemes.tree.support import bands_of, places
-from glassfleet.schemes.tree.training import BEFORE_SCAN, first_shapes
 
 Ints = NDArray[np.int64]
 
@@ -36,8 +36,9 @@ Ints = NDArray[np.int64]
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
-    check_shapes(sums, shapes_of(question), signed=("scores", "slopes"))
-    if question.kind == "scan":
+    if question.kind in BEFORE_SCAN:
+        check_first(question, contribution)
+    elif question.kind == "scan":
         check_histogram(sums["histogram"], rows)
         at_most(sums["rows"], rows, "more rows train than there are")
         if int(sums["rows"].sum()) != rows:

@@ -7,23 +7,28 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT
+from glassfleet.contract.messages import SUPPORT, Contribution
+from glassfleet.data.dataset import Dataset
+from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import BEFORE_SCAN, Question
 from glassfleet.schemes.tree.params import (
     BLOCK_ROWS,
     GRID_BITS,
     GROUP,
     LEAST_CURVATURE,
     MAX_RESIDUAL,
+    MAX_ROWS,
     SCORE_BITS,
     WEIGHTED_BLOCK_ROWS,
 )
+from glassfleet.schemes.tree.rows import TrainingRows, training_rows
+from glassfleet.schemes.tree.start import first_answer
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_category,
@@ -38,7 +43,6 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.tree.training import TrainingClient, TrainingRows
 from glassfleet.schemes.tree.tree import Ramp, degrees, lower_side
 
 Array = NDArray[np.float64]
@@ -387,9 +391,17 @@ def _in_rows(sums: dict[str, Ints], rows: TrainingRows) -> dict[str, Ints]:
     return result
 
 
-CLIENT = TrainingClient(
-    read_task,
-    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps), "newton": _by_block(_newton)}
-    | {SUPPORT: _support, "categories": _categories, "bands": _bands, "joint": _whole},
-)
-"""Computes the sums of a question over one vehicle's rows."""
+_ANSWERS = {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps)} | {
+    "newton": _by_block(_newton), SUPPORT: _support, "categories": _categories, "bands": _bands, "joint": _whole,
+}  # fmt: skip
+
+
+def answer(question: Question, data: Dataset) -> Contribution:
+    """Return the sums of a question over one vehicle's rows."""
+    parameters = question.parameters
+    rows = training_rows(data, question.domain, parameters.group_rows, question.holdout, question.levels)
+    if rows.total > MAX_ROWS:
+        raise TaskError(f"{rows.total} rows, the run's grid is good for {MAX_ROWS}")
+    if question.kind in BEFORE_SCAN:
+        return first_answer(question, rows)
+    return Contribution(question.kind, sum(rows.weighed), _ANSWERS[question.kind](question, rows))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Done, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.sums import Memory, Sums, ask
 from glassfleet.fuzzy.linear_rules import widened
 from glassfleet.fuzzy.score_rules import ScoreRules
 from glassfleet.numerics.statistics import unpack_symmetric
@@ -21,7 +21,6 @@ from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, Question
 from glassfleet.schemes.tree.model import FuzzyClassTree
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
 from glassfleet.schemes.tree.rules import why_few
-from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Tree
 from schemas.codec import Value
 

@@ -8,7 +8,7 @@ from glassfleet.contract.tasks import check_classes, check_inputs, check_numeric
 from glassfleet.data.documents import RunParameters
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
-from glassfleet.schemes.tree.training import MOST_TIMES
+from glassfleet.schemes.tree.rows import MOST_TIMES
 
 NAME = "tree"
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT, Done, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
+from glassfleet.contract.sums import Memory, Sums, ask, taken_up
+from glassfleet.fuzzy.category_sums import levels_of
 from glassfleet.fuzzy.levels import has_categories
 from glassfleet.model.baseline import sums_of_cells, typical_row
 from glassfleet.numerics.sparse import ranked, sweep
@@ -21,15 +22,15 @@ from glassfleet.numerics.symmetric import product as product_of
 from glassfleet.private.columns import common_of, most_columns
 from glassfleet.schemes.tree.banded import banded, begin, levelled, supported
 from glassfleet.schemes.tree.bins import find_edges
-from glassfleet.schemes.tree.checks import check_sums
 from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.newton import goes_on
-from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER, TRIAL
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_ROWS, TOGETHER, TRIAL
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
-from glassfleet.schemes.tree.training import Memory, TrainingServer, check_trained
+from glassfleet.schemes.tree.start import check_trained, decided
 from glassfleet.schemes.tree.tree import Ramp, Split, Tree
+from schemas.codec import Value
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,7 +45,15 @@ _OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", 
 """What is kept of one way to grow."""
 
 
-def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
+def step(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+    """Return the next question, or the model."""
+    if question.kind == COLUMNS:
+        return decided(question, memory, contributions)
+    if question.kind == SUPPORT:
+        return supported(question, memory, contributions)
+    rows, sums, memory = taken_up(memory, contributions, MAX_ROWS)
+    if question.kind == "levels":
+        return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
     if question.kind == "scan":
         return _scanned(question, memory, sums)
     if question.kind == "bins":
@@ -360,5 +369,11 @@ def _turned(question: Question, memory: Memory) -> Next | Done:
     )
 
 
-SERVER = TrainingServer(Question, read_task, check_sums, _step, supported)
-"""Turns summed answers into the next question, or into the model."""
+def progress_of(question: Question, memory: Memory) -> Mapping[str, Value]:  # noqa: ARG001 - the question has it all
+    """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+
+    def words_of(node: int) -> tuple[str, str]:
+        condition = question.side(node)
+        return condition.feature, condition.term
+
+    return {"stage": question.kind, **question.tree.progress(question.asked, words_of)}

@@ -20,7 +20,7 @@ from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin, score_model
 from glassfleet.schemes.tree.rules import discriminants, rules_of, why_few
-from glassfleet.schemes.tree.training import of_support
+from glassfleet.schemes.tree.start import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

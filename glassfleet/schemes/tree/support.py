@@ -36,7 +36,7 @@ from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.schemes.tree.bins import CELLS, bins_of
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.training import TrainingRows
+from glassfleet.schemes.tree.rows import TrainingRows
 from glassfleet.schemes.tree.tree import Tree, degrees
 from schemas.codec import Value, digest_of
 

@@ -16,7 +16,6 @@ from glassfleet.contract.checks import (
     check_names,
     check_qualities,
     check_regressions,
-    check_shapes,
     check_told,
 )
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
@@ -48,8 +47,6 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         check_names("sums", contribution.sums, ())
         read_rules(question, contribution)
         return
-    check_names("values", contribution.values, ())
-    check_shapes(contribution.sums, shapes_of(question))
     bits = parameters.fraction_bits
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
@@ -23,7 +23,7 @@ from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmet
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.private.draws import draws
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
-from glassfleet.schemes.tsk.messages import NAME, POWERS, Question, powers_of, read_task
+from glassfleet.schemes.tsk.messages import NAME, POWERS, Question, powers_of
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, has_otherwise, outputs, strengths
 from schemas.codec import Value
@@ -38,25 +38,19 @@ _ENTRIES = 1 << 21
 """Most (rule, row) pairs held at a time."""
 
 
-class TskClient:
-    """Answers the questions from one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness of the agent's own is used."""
-        question = read_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {
-            "rules": _rules,
-            COLUMNS: _columns,
-            "clusters": _clusters,
-            "strengths": _strengths,
-            SUPPORT: _support,
-            "sums": _sums,
-            "weights": _weights,
-        }
-        return answers[question.kind](question, rows)
+def answer(question: Question, data: Dataset) -> Contribution:
+    """Return what one vehicle's rows say to a question."""
+    rows = _prepare(question, data)
+    answers = {
+        "rules": _rules,
+        COLUMNS: _columns,
+        "clusters": _clusters,
+        "strengths": _strengths,
+        SUPPORT: _support,
+        "sums": _sums,
+        "weights": _weights,
+    }
+    return answers[question.kind](question, rows)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from glassfleet.private.groups import Announcement, Edition, Roster, Terms, para
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.sums import add, question_digest
-from glassfleet.schemes.dp_tree.noise import deviation
+from lab.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError
 from tests.support.simulation import Simulation

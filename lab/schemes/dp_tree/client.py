@@ -9,8 +9,8 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, prepare
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.schemes.dp_tree.messages import GRID, Growth, Question, read_task
-from glassfleet.schemes.dp_tree.noise import draw
+from lab.schemes.dp_tree.messages import GRID, Growth, Question, read_task
+from lab.schemes.dp_tree.noise import draw
 
 
 class DpTreeClient:

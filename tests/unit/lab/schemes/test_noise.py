@@ -11,9 +11,9 @@ import pytest
 from glassfleet.contract.messages import Next
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.schemes.dp_tree import SCHEME, Parameters
-from glassfleet.schemes.dp_tree.noise import draw, true_epsilon
 from glassfleet.simulation import federated
+from lab.schemes.dp_tree import SCHEME, Parameters
+from lab.schemes.dp_tree.noise import draw, true_epsilon
 from schemas.errors import RunFailedError
 
 DOMAIN = Domain(

@@ -18,10 +18,10 @@ from glassfleet.contract.tasks import check_classes, usage_errors
 from glassfleet.crisp import Tree, TreeModel
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.schemes.dp_tree.client import grid_edges
-from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
-from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
-from glassfleet.schemes.dp_tree.params import Parameters
+from lab.schemes.dp_tree.client import grid_edges
+from lab.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
+from lab.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
+from lab.schemes.dp_tree.params import Parameters
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

@@ -20,7 +20,7 @@ from glassfleet.contract.tasks import (
     task_head,
 )
 from glassfleet.errors import TaskError
-from glassfleet.schemes.dp_tree.params import Parameters
+from lab.schemes.dp_tree.params import Parameters
 from schemas.codec import Value
 
 NAME = "dp_tree"
