@@ -19,6 +19,7 @@ from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
+from glassfleet.contract.scheme import Scheme
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
@@ -48,7 +49,7 @@ class Models:
     rollouts: Rollouts
     metrics: Counter[str]
     now: Callable[[], float]
-    lookup: Callable[[str], object]
+    lookup: Callable[[str], Scheme]
     _signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = field(default=None, init=False)
     """What is left to look at after a change of authority; None: nothing, or all."""
 

@@ -18,12 +18,13 @@ import numpy as np
 
 from glassfleet.conformance.bench import Bench
 from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.evaluation.scores import SCORES, Asked
+from glassfleet.evaluation.scores import SCORES, ScoresAsked
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Announcement, Terms
 from glassfleet.private.pairs import KIND as PAIRS_KIND
@@ -114,7 +115,7 @@ def _of_scheme(scheme: Any) -> Iterator[Exchange]:
             domain = _discovered(parameters, fleet, spoken_so_far)
             federated(scheme, bench.parameters, domain, fleet, listen=listen)
         if "support" in scheme.Parameters.model_fields and bench.purpose == "regression":
-            private = scheme.private(scheme.Parameters(support=3))
+            private = private_parameters(scheme, scheme.Parameters(), 3)
             federated(scheme, private, *_many_rows(), listen=listen)
     yield from spoken_so_far
 
@@ -178,7 +179,7 @@ def _of_private_runs() -> Iterator[Exchange]:
         learned = bench.outcome(bench.parameters).model
         model, lines = learned.to_document(), lines_of(learned) if purpose == "regression" else 0
         worse = dict.fromkeys(("champion", "constant", "local"), 0.05)
-        for asked in (Asked(model, lines=lines), Asked(model, model, worse, 0, [model])):
+        for asked in (ScoresAsked(model, lines=lines), ScoresAsked(model, model, worse, 0, [model])):
             task = SCORES.server.start(asked, bench.domain, 0).task
             data = bench.fleet["vehicle-0"]
             yield task, summed(task, data, data)

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import personal_model
-from glassfleet.model.baseline import Reference, reference_of
+from glassfleet.model.baseline import ReferenceRow, reference_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
@@ -41,7 +41,7 @@ class Served:
     record: ModelRecord
     model: Any
     content: bytes
-    reference: Reference | None = None
+    reference: ReferenceRow | None = None
 
     @property
     def is_personal(self) -> bool:

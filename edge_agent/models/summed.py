@@ -26,7 +26,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.evaluation.drift import Memory
+from glassfleet.evaluation.drift import DriftMemory
 from glassfleet.evaluation.scores import FORMERS, SCORES, compared, scored
 from glassfleet.model.intervals import TellsRule
 from glassfleet.model.protocol import Model
@@ -52,7 +52,7 @@ def answered(
     is_masked : bool
         See `Watch`.
     """
-    watch = Watch(Memory.from_value(memory), run, is_masked)
+    watch = Watch(DriftMemory.from_value(memory), run, is_masked)
     given = summed(task, train, test, watch)
     return {"rows": given.rows, "contribution": given.to_value(), "memory": watch.memory.to_value()}
 

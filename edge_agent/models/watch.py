@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.evaluation.drift import Memory, figures
+from glassfleet.evaluation.drift import DriftMemory, figures
 from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
 from glassfleet.model.protocol import Model
 
@@ -25,7 +25,7 @@ class Watch:
         Whether the answer leaves masked.
     """
 
-    memory: Memory
+    memory: DriftMemory
     run: str
     is_masked: bool
 

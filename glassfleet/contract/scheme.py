@@ -63,33 +63,31 @@ class Server(Protocol):
 
 
 class Scheme(Protocol):
-    """One learning algorithm, as the catalogue knows it.
-
-    Attributes
-    ----------
-    name, title : str
-        The folder's name, and what the scheme is, for people.
-    purpose : frozenset of {"regression", "classification"}
-    participation : frozenset of {"cohort", "elastic"}
-    Parameters : type of pydantic model
-        Frozen, with defaults; unknown fields are refused. Where clients condense rows (:mod:`glassfleet.data.condense`)
-        its ``group_rows`` says how many are fewest in a group.
-    client, server
-        The two halves.
-    abilities : Abilities
-        What it can do beside.
-    """
+    """One learning algorithm, as the catalogue knows it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the scheme's folder, or of its entry point."""
+
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """What the scheme is, for people."""
+
     @property
-    def purpose(self) -> frozenset[Purpose]: ...
+    def purpose(self) -> frozenset[Purpose]:
+        """What it learns."""
+
     @property
-    def participation(self) -> frozenset[Participation]: ...
+    def participation(self) -> frozenset[Participation]:
+        """How vehicles may take part."""
+
     @property
-    def Parameters(self) -> type[BaseModel]: ...  # noqa: N802 - it is a class
+    def Parameters(self) -> type[BaseModel]:  # noqa: N802 - it is a class
+        """What a run can be told: a frozen pydantic model with defaults, that refuses unknown fields.
+
+        Where clients condense rows (:mod:`glassfleet.data.condense`) its ``group_rows`` says how many are fewest in a
+        group.
+        """
 
     @property
     def client(self) -> Client:

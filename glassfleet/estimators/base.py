@@ -66,7 +66,7 @@ class SchemeEstimator(LearnedEstimator):
         SHA-256 of its document, in hexadecimal: equal digests, equal models.
     rules_ : list of glassfleet.explain.Rule
         Its rules; none for a black box.
-    reference_ : glassfleet.model.baseline.Reference or None
+    reference_ : glassfleet.model.baseline.ReferenceRow or None
         The mean of the training rows, with which explanations compare; None where the scheme does not tell it.
     complexity_ : dict of str to float
         Size measures by name.

@@ -105,7 +105,7 @@ class FedGATree(SchemeEstimator):
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         scheme: Any = self._scheme()
-        return Outcome(scheme.alone(parameters, domain, data, self._seed()), 0)
+        return Outcome(scheme.abilities.alone(parameters, domain, data, self._seed()), 0)
 
     def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
         for left in ("population_", "trees_"):  # of an earlier fit

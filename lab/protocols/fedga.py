@@ -103,7 +103,7 @@ def run_split(
     alone: Any = scheme
     pairs = {
         "federated": [personal_model(scheme, model, train[agent]) for agent in sorted(train)],
-        "local": [alone.alone(parameters, domain, train[agent], run_seed) for agent in sorted(train)],
+        "local": [alone.abilities.alone(parameters, domain, train[agent], run_seed) for agent in sorted(train)],
     }
     predicted = {kind: [tree.predict(X) for tree in trees] for kind, trees in pairs.items()}
     everything = np.concatenate([train[agent].y for agent in sorted(train)])

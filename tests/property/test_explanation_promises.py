@@ -160,7 +160,7 @@ def _tariffs() -> Model:
     )
     domain = Domain(features=features, label="quality", classes=("bad", "fair", "good"))
     scheme: Any = DP_TREE
-    made: Model = scheme.alone(scheme.Parameters(), domain, Dataset(domain.names, "quality", X, y))
+    made: Model = scheme.abilities.alone(scheme.Parameters(), domain, Dataset(domain.names, "quality", X, y))
     return made
 
 

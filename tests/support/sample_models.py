@@ -117,7 +117,7 @@ def _beyond(scheme: Any) -> Model:
     y = X[:, 0] * 2 + np.sin(X[:, 1].clip(0, 100) / 20) * 8 + 0.5 * (X[:, 1] - X[:, 1].clip(0, 100)) + X[:, 2] * X[:, 3]
     target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
     domain = Domain(features=features, target=target)
-    made: Model = simulation.central(scheme, scheme.trial, domain, Dataset(NAMES, "mos", X, y)).model
+    made: Model = simulation.central(scheme, scheme.abilities.trial, domain, Dataset(NAMES, "mos", X, y)).model
     return made
 
 
@@ -142,7 +142,7 @@ def model(kind: str) -> Model:
     parameters: Any = scheme.abilities.trial or scheme.Parameters()
     if name in ("fedga", "dp_tree"):
         alone: Any = scheme
-        made: Model = alone.alone(parameters, domain, data)
+        made: Model = alone.abilities.alone(parameters, domain, data)
         return made
     made = simulation.central(scheme, parameters, domain, data).model
     if other != "other":
@@ -157,7 +157,7 @@ def population() -> Model:
     X = rows(120)
     domain = Domain(features=FEATURES, label="quality", classes=("bad", "good"))
     data = Dataset(NAMES, "quality", X, np.where(X[:, 0] > 5.0, "good", "bad"))
-    made: Model = simulation.central(scheme, scheme.trial, domain, data).model
+    made: Model = simulation.central(scheme, scheme.abilities.trial, domain, data).model
     return made
 
 

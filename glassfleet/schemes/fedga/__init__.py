@@ -11,10 +11,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.model.tables import RuleTables
 from glassfleet.schemes.fedga.client import FedgaClient, own_tree
-from glassfleet.schemes.fedga.messages import NAME, Question, read_task
+from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, read_task
 from glassfleet.schemes.fedga.model import PersonalTree, Population, read_document
-from glassfleet.schemes.fedga.params import Parameters
-from glassfleet.schemes.fedga.params import Parameters as FedgaParameters
+from glassfleet.schemes.fedga.params import FedgaParameters
 from glassfleet.schemes.fedga.server import FedgaServer
 from schemas.errors import RunFailedError, UsageError
 
@@ -27,7 +26,7 @@ def _alone(parameters: FedgaParameters, domain: Domain, data: Dataset, seed: int
     RunFailedError
         There are no rows.
     """
-    tree = own_tree(Question("depth", parameters, domain, seed % 2**63), data)
+    tree = own_tree(FedgaQuestion("depth", parameters, domain, seed % 2**63), data)
     if tree is None:
         raise RunFailedError("a tree needs rows", "no-rows")
     return PersonalTree(parameters, domain, tree)
@@ -61,12 +60,12 @@ class FederatedGeneticTrees:
     title = "Personal trees by a genetic algorithm"
     purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
     participation: frozenset[Participation] = frozenset({"elastic"})
-    Parameters: type[BaseModel] = Parameters
+    Parameters: type[BaseModel] = FedgaParameters
     client = FedgaClient()
     server = FedgaServer()
     abilities = Abilities(
         categories=True,
-        trial=Parameters(generations=4, max_depth=6),
+        trial=FedgaParameters(generations=4, max_depth=6),
         cost=_cost,
         tables=_tables,
         # The vehicle's own tree, made of the population; a tree stays as it is.
@@ -83,4 +82,4 @@ class FederatedGeneticTrees:
 
 SCHEME = FederatedGeneticTrees()
 
-__all__ = ["SCHEME", "FederatedGeneticTrees", "Parameters", "PersonalTree", "Population"]
+__all__ = ["SCHEME", "FederatedGeneticTrees", "FedgaParameters", "PersonalTree", "Population"]

@@ -12,24 +12,23 @@ from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.frbc.checks import check_answer, shapes_of
 from glassfleet.schemes.frbc.client import answer
 from glassfleet.schemes.frbc.document import read_document
-from glassfleet.schemes.frbc.messages import NAME, Question
+from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import Parameters
-from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
+from glassfleet.schemes.frbc.params import FrbcParameters
 from glassfleet.schemes.frbc.server import first, progress_of, step
 from schemas.errors import UsageError
 
 
-class FederatedRuleClassifier(SumScheme[Question]):
+class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
     """The scheme, as the catalogue knows it."""
 
     name = NAME
     title = "Fuzzy rule-based classifier"
     purpose = frozenset[Purpose]({"classification"})
-    Parameters = Parameters
+    Parameters = FrbcParameters
     own_kinds = frozenset({"rules"})
     declared = Abilities(tables=FuzzyRuleClassifier.tables)
-    read = staticmethod(Question.from_task)
+    read = staticmethod(FrbcQuestion.from_task)
     shapes = staticmethod(shapes_of)
     first = staticmethod(first)
     answer = staticmethod(answer)
@@ -45,7 +44,7 @@ class FederatedRuleClassifier(SumScheme[Question]):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        return Question.from_task(task).parameters.support
+        return FrbcQuestion.from_task(task).parameters.support
 
     def equals_central(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
@@ -53,7 +52,7 @@ class FederatedRuleClassifier(SumScheme[Question]):
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
-        question = Question.from_task(task)
+        question = FrbcQuestion.from_task(task)
         inputs = question.n_features
         antecedents = 0
         if question.rules is not None:
@@ -72,4 +71,4 @@ class FederatedRuleClassifier(SumScheme[Question]):
 
 SCHEME = FederatedRuleClassifier()
 
-__all__ = ["SCHEME", "FederatedRuleClassifier", "FuzzyRuleClassifier", "Parameters"]
+__all__ = ["SCHEME", "FederatedRuleClassifier", "FrbcParameters", "FuzzyRuleClassifier"]

@@ -17,12 +17,12 @@ from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.union import LIMB_BITS, table_shape
 from glassfleet.schemes.frbc.limbs import read
-from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
+from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, FrbcQuestion
 
 _TOLERANCE = 1e-9
 
 
-def check_answer(question: Question, contribution: Contribution) -> None:
+def check_answer(question: FrbcQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `question`."""
     if contribution.nullified:
         raise ContributionError("nullified statistics, but this scheme nullifies none")
@@ -34,7 +34,7 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         _check_counts(question, contribution)
 
 
-def _check_rules(question: Question, contribution: Contribution) -> None:
+def _check_rules(question: FrbcQuestion, contribution: Contribution) -> None:
     parameters, rows = question.parameters, contribution.rows
     values = contribution.values
     owners = parameters.weights == "owners"
@@ -56,7 +56,7 @@ def _check_rules(question: Question, contribution: Contribution) -> None:
         _check_sums(question, rules, values, rows)
 
 
-def _check_counts(question: Question, contribution: Contribution) -> None:
+def _check_counts(question: FrbcQuestion, contribution: Contribution) -> None:
     rows, sums = contribution.rows, contribution.sums
     if "rows" in sums:
         check_told(contribution, question.parameters.support)
@@ -74,7 +74,7 @@ def _check_counts(question: Question, contribution: Contribution) -> None:
         raise ContributionError("a cell of the table holds more than its rows can")
 
 
-def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: FrbcQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`; raises TaskError for an agent's own rules."""
     if question.kind == "union":
         table = table_shape(question.cells, question.n_limbs)
@@ -97,7 +97,7 @@ def _check_count(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], r
         raise ContributionError(f"{name} must be in [0, {rows}], the rows of the agent")
 
 
-def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
+def _check_sums(question: FrbcQuestion, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
     bits = question.parameters.limb_bits
     for names, size in ((RULE_SUMS, rules.size), (ANTECEDENT_SUMS, rules.first.size)):
         for name in names:

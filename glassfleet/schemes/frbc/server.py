@@ -21,29 +21,29 @@ from glassfleet.schemes.frbc.messages import (
     NAME,
     RULE_SUMS,
     Candidates,
+    FrbcQuestion,
     Kind,
-    Question,
     rules_of,
 )
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, FrbcParameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 
-def first(parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
+def first(parameters: FrbcParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
     """Ask for rules."""
     check_classes(domain, NAME, MAX_CLASSES)
     if parameters.support:
         classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
-        return ask(ask_prefixes(Question("prefixes", parameters, domain), classes), {})
+        return ask(ask_prefixes(FrbcQuestion("prefixes", parameters, domain), classes), {})
     by_sum = parameters.union == "sum"
-    return ask(Question("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0), {})
+    return ask(FrbcQuestion("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0), {})
 
 
-def step(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+def step(question: FrbcQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
     """Return the next question, or the model."""
     parameters = question.parameters
     rows = count_rows(contributions, parameters.max_rows)
@@ -76,10 +76,10 @@ def step(question: Question, memory: Memory, contributions: Sequence[Contributio
             "fewer sets (n_sets) or fewer inputs"
         )
     kind: Kind = "support" if parameters.support else "strengths"
-    return ask(Question(kind, parameters, question.domain, rules), memory)
+    return ask(FrbcQuestion(kind, parameters, question.domain, rules), memory)
 
 
-def progress_of(question: Question, memory: Memory) -> dict[str, Value]:  # noqa: ARG001 - the question has it all
+def progress_of(question: FrbcQuestion, memory: Memory) -> dict[str, Value]:  # noqa: ARG001 - the question has it all
     """Say how many candidate rules there are, in all and per class."""
     rules = question.rules
     if rules is None:
@@ -90,7 +90,7 @@ def progress_of(question: Question, memory: Memory) -> dict[str, Value]:  # noqa
 
 
 def _supported(
-    question: Question, memory: Mapping[str, Any], contributions: Sequence[Contribution], rows: int
+    question: FrbcQuestion, memory: Mapping[str, Any], contributions: Sequence[Contribution], rows: int
 ) -> Next | Done:
     """Ask for the strengths of the rules that rest on enough rows."""
     assert question.rules is not None
@@ -98,15 +98,15 @@ def _supported(
     rules, memory = kept(question.rules, which), {**memory, "withheld": [noted(which)]}
     if rules.size == 0:
         return _finish(question, rules, {}, rows, memory)
-    return ask(Question("strengths", question.parameters, question.domain, rules), memory)
+    return ask(FrbcQuestion("strengths", question.parameters, question.domain, rules), memory)
 
 
-def _no_rules(question: Question) -> Candidates:
+def _no_rules(question: FrbcQuestion) -> Candidates:
     words = np.zeros((0, word_count(question.n_features, question.parameters.n_sets)), dtype=np.int64)
     return Candidates(words, np.zeros(0, dtype=np.int16), np.zeros((0, question.n_features), dtype=np.int8))
 
 
-def _peeled(question: Question, table: NDArray[np.int64]) -> Candidates | None:
+def _peeled(question: FrbcQuestion, table: NDArray[np.int64]) -> Candidates | None:
     """Return the union of the agents' rules from the sum of their tables; None where the table is too small."""
     peeled = peel(table)
     if peeled is None:
@@ -127,7 +127,7 @@ def _next_size(cells: int) -> int:
     return larger[0]
 
 
-def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:
+def _merge(question: FrbcQuestion, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:
     """Return the union of the agents' rules and, with owners' weights, Num, Den and rows added per rule (Eq. 5)."""
     parameters = question.parameters
     words = np.concatenate([contribution.values["antecedents"] for contribution in contributions])
@@ -156,7 +156,11 @@ def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[C
 
 
 def _finish(
-    question: Question, rules: Candidates, sums: Mapping[str, NDArray[np.int64]], rows: int, memory: Mapping[str, Any]
+    question: FrbcQuestion,
+    rules: Candidates,
+    sums: Mapping[str, NDArray[np.int64]],
+    rows: int,
+    memory: Mapping[str, Any],
 ) -> Done:
     """Weigh the rules, settle conflicts, reduce, and build the model."""
     parameters = question.parameters

@@ -16,9 +16,9 @@ from glassfleet.numerics.simplify import moments
 from glassfleet.schemes.frt.checks import check_sums, shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, answer
 from glassfleet.schemes.frt.document import read_document
-from glassfleet.schemes.frt.messages import NAME, Question, read_task
-from glassfleet.schemes.frt.model import FuzzyRegressionTree
-from glassfleet.schemes.frt.params import Parameters
+from glassfleet.schemes.frt.messages import NAME, FrtQuestion, read_task
+from glassfleet.schemes.frt.model import FrtModel
+from glassfleet.schemes.frt.params import FrtParameters
 from glassfleet.schemes.frt.server import first, progress_of, step
 
 
@@ -31,14 +31,14 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     return None
 
 
-class FederatedRegressionTree(SumScheme[Question]):
+class FederatedRegressionTree(SumScheme[FrtQuestion]):
     """The scheme, as the catalogue knows it."""
 
     name = NAME
     title = "Fuzzy regression tree"
     purpose = frozenset[Purpose]({"regression"})
-    Parameters = Parameters
-    declared = Abilities(regressions=regressions, tables=FuzzyRegressionTree.tables)
+    Parameters = FrtParameters
+    declared = Abilities(regressions=regressions, tables=FrtModel.tables)
     read = read_task
     shapes = staticmethod(shapes_of)
     first = staticmethod(first)
@@ -60,11 +60,11 @@ class FederatedRegressionTree(SumScheme[Question]):
         calls = -(-rows // ROW_BLOCK) * min(nodes, block * reached) if question.kind == "leaves" else 0
         return Cost(1e-4 * calls + 5e-9 * entries + 5e-8 * sums, (block * reached * 100 + sums * 40) / 1e6)
 
-    def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:
+    def from_document(self, document: Mapping[str, Any]) -> FrtModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyRegressionTree(*read_document(document))
+        return FrtModel(*read_document(document))
 
 
 SCHEME = FederatedRegressionTree()
 
-__all__ = ["SCHEME", "FederatedRegressionTree", "FuzzyRegressionTree", "Parameters"]
+__all__ = ["SCHEME", "FederatedRegressionTree", "FrtModel", "FrtParameters"]

@@ -10,9 +10,9 @@ from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
 from glassfleet.schemes.tree.client import answer
-from glassfleet.schemes.tree.messages import NAME, Question, read_task
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
-from glassfleet.schemes.tree.params import MAX_ROWS, Parameters
+from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters
 from glassfleet.schemes.tree.regressions import regressions
 from glassfleet.schemes.tree.server import progress_of, step
 from glassfleet.schemes.tree.start import first
@@ -22,7 +22,7 @@ def _most_bytes(parameters: Any, inputs: int, classes: int) -> tuple[int, str]:
     return most_bytes(parameters, inputs, classes), "fewer rules (max_rules), fewer inputs, or compact"
 
 
-class TreeScheme(SumScheme[Question]):
+class TreeScheme(SumScheme[TreeQuestion]):
     """The scheme, as the catalogue knows it."""
 
     name = NAME
@@ -30,7 +30,7 @@ class TreeScheme(SumScheme[Question]):
     purpose = frozenset[Purpose]({"regression", "classification"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
     participation = frozenset[Participation]({"cohort"})
-    Parameters = Parameters
+    Parameters = TreeParameters
     signed = frozenset({"scores", "slopes"})
     declared = Abilities(
         categories=True,
@@ -38,7 +38,7 @@ class TreeScheme(SumScheme[Question]):
         excess=True,
         # Linear rules of a number still go on where the usual 2.5 and 97.5 % would clip.
         input_quantiles=(0.001, 0.999),
-        trial=Parameters(max_rules=8),
+        trial=TreeParameters(max_rules=8),
         most_bytes=_most_bytes,
         regressions=regressions,
         tables=tables,
@@ -84,4 +84,4 @@ class TreeScheme(SumScheme[Question]):
 
 SCHEME = TreeScheme()
 
-__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "Parameters", "TreeScheme"]
+__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "TreeParameters", "TreeScheme"]

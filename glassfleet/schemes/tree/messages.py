@@ -38,7 +38,7 @@ from glassfleet.schemes.tree.params import (
     MAX_STEPS,
     NAME,
     WAYS,
-    Parameters,
+    TreeParameters,
     check_domain,
 )
 from glassfleet.schemes.tree.reading import read_candidates, read_closed, read_edges, read_way
@@ -61,8 +61,8 @@ MAX_COEFFICIENT = 1e6
 
 
 @dataclass(frozen=True)
-class Question(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class TreeQuestion(LayeredQuestion, SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeTreeQuestion`.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Question(LayeredQuestion, SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: TreeParameters
     regressors: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     coefficients: Array | None = None
@@ -175,7 +175,7 @@ class Question(LayeredQuestion, SchemeQuestion):
 
     @property
     def least_of(self) -> NDArray[np.int64]:
-        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredQuestion.least_of`.
+        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredTreeQuestion.least_of`.
 
         Of classes each has the layers again, of its rows alone.
         """
@@ -235,7 +235,7 @@ class Question(LayeredQuestion, SchemeQuestion):
         return sum(splits + 1 for splits in self.sizes) or len(self.tree.leaves)
 
     @property
-    def each_size(self) -> Iterator[Question]:
+    def each_size(self) -> Iterator[TreeQuestion]:
         """A Newton round's question about each of its trees alone."""
         assert self.coefficients is not None
         start = 0
@@ -295,9 +295,9 @@ class Question(LayeredQuestion, SchemeQuestion):
         return Task(NAME, self.kind, body if self.kind in BEFORE_SCAN | {"scan"} else body | self.body())
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> TreeQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters, MAX_ROWS)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, TreeParameters, MAX_ROWS)
         with task_errors():
             check_domain(domain)
             known = cls(kind, parameters, domain)
@@ -340,7 +340,7 @@ class Question(LayeredQuestion, SchemeQuestion):
             return body
         return body | {"latest": self.latest} | asked
 
-    def with_body(self, body: Mapping[str, Any]) -> Question:
+    def with_body(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with what a task's `body` holds."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
@@ -365,12 +365,12 @@ class Question(LayeredQuestion, SchemeQuestion):
             return replace(known, candidates=read_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
 
-    def with_coefficients(self, body: Mapping[str, Any]) -> Question:
+    def with_coefficients(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the coefficients that residuals or chances are by."""
         shape = (self.scored, self.targets, self.columns)
         return replace(self, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
 
-    def with_categories(self, body: Mapping[str, Any]) -> Question:
+    def with_categories(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the categories that it is about."""
         if self.kind == SUPPORT:
             return self
@@ -381,7 +381,7 @@ class Question(LayeredQuestion, SchemeQuestion):
             self.with_coefficients(body), disclosed=check_array("disclosed", body["disclosed"], np.bool_, shape)
         )
 
-    def with_scores(self, body: Mapping[str, Any]) -> Question:
+    def with_scores(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the trees and scores that a Newton round is about."""
         sizes, of_all = increasing("sizes", body["sizes"], len(self.tree.splits) + 1), body["of_all"]
         if not sizes or type(of_all) is not bool:
@@ -392,7 +392,7 @@ class Question(LayeredQuestion, SchemeQuestion):
             raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
         return known
 
-    def with_bins(self, body: Mapping[str, Any]) -> Question:
+    def with_bins(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the bins or bands that it is about."""
         tree, bins = self.tree, self.parameters.bins
         leaves = increasing("leaves", body["leaves"], tree.size)
@@ -418,11 +418,11 @@ class Question(LayeredQuestion, SchemeQuestion):
         return replace(known, counted=counted, kept=kept)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(TreeQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 
-def most_rules(parameters: Parameters, columns: int, classes: int) -> int:
+def most_rules(parameters: TreeParameters, columns: int, classes: int) -> int:
     """Return how many rules of so many columns, the intercept included, there may be; 0 classes: of a number.
 
     Where they have many inputs, `compact` allows fewer, as sums of pairs grow with both squared.

@@ -91,7 +91,7 @@ LEAST_CURVATURE = 1e-5
 """p (1 - p) counts as this at least, so that nodes of one class alone still have a Newton step."""
 
 
-class Parameters(RunParameters):
+class TreeParameters(RunParameters):
     """What a run of tree can be told.
 
     Attributes

@@ -24,7 +24,7 @@ from glassfleet.schemes.tree.banded import banded, begin, levelled, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.newton import goes_on
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_ROWS, TOGETHER, TRIAL
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
@@ -45,7 +45,7 @@ _OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", 
 """What is kept of one way to grow."""
 
 
-def step(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+def step(question: TreeQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
     """Return the next question, or the model."""
     if question.kind == COLUMNS:
         return decided(question, memory, contributions)
@@ -69,7 +69,7 @@ def step(question: Question, memory: Memory, contributions: Sequence[Contributio
     return _compared(question, memory, sums)
 
 
-def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
+def _scanned(question: TreeQuestion, memory: Memory, sums: Sums) -> Next:
     """Place the edges, choose the regressors, fit the root, and ask for its bins."""
     parameters = question.parameters
     training, held = (int(count) for count in sums["rows"])
@@ -205,7 +205,7 @@ def _refit(tree: Tree, memory: Mapping[str, Any], kappa: float) -> tuple[Array, 
 # --- growing --------------------------------------------------------------------------------------------------------
 
 
-def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
+def _binned(question: TreeQuestion, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
@@ -245,12 +245,12 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     return ask(asked, {**memory, "prices": prices})
 
 
-def _ways(question: Question, memory: Mapping[str, Any]) -> tuple[float, ...]:
+def _ways(question: TreeQuestion, memory: Mapping[str, Any]) -> tuple[float, ...]:
     """Return how dear ramps are to be when they are compared: at the root in every way that will be tried."""
     return question.ways if memory["held_out"] and not question.tree.splits else (question.ways[question.way],)
 
 
-def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
+def taken_in(question: TreeQuestion, memory: Memory, sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
     tree, leaves, shape = question.tree, set(question.tree.leaves), memory["target"].shape[2:]
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
@@ -279,7 +279,7 @@ def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
     }
 
 
-def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
+def _compared(question: TreeQuestion, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *sums_of(memory, 0))
@@ -317,7 +317,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     return _split(question, memory)
 
 
-def _split(question: Question, memory: Memory) -> Next | Done:
+def _split(question: TreeQuestion, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, splits = question.tree, dict(memory["open"])
     room = question.most_rules - 1 - len(tree.splits)
@@ -355,7 +355,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     return ask(asked, {**memory, "open": splits})
 
 
-def _turned(question: Question, memory: Memory) -> Next | Done:
+def _turned(question: TreeQuestion, memory: Memory) -> Next | Done:
     """Try the next way, from the root on; or go on in the one with the least held-out error so far."""
     own = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value(), "way": question.way}
     tried, others = [*memory["tried"], own], list(memory["others"])
@@ -369,7 +369,7 @@ def _turned(question: Question, memory: Memory) -> Next | Done:
     )
 
 
-def progress_of(question: Question, memory: Memory) -> Mapping[str, Value]:  # noqa: ARG001 - the question has it all
+def progress_of(question: TreeQuestion, memory: Memory) -> Mapping[str, Value]:  # noqa: ARG001 - the question has it all
     """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
 
     def words_of(node: int) -> tuple[str, str]:

@@ -17,31 +17,31 @@ from glassfleet.numerics.edges import cells_of
 from glassfleet.private.columns import check_classes, check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.params import Parameters, check_domain
+from glassfleet.schemes.tree.messages import TreeQuestion
+from glassfleet.schemes.tree.params import TreeParameters, check_domain
 from glassfleet.schemes.tree.rows import TrainingRows, class_values
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 
-def first(parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
+def first(parameters: TreeParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
     """Ask for the sums of categories; where there are none, for histograms and the root's sums.
 
     With `support` first on how many rows it rests that an input has different values; of categories later.
     """
     check_domain(domain)
-    question = Question("scan", parameters, domain, levels=() if has_categories(domain) else first_levels(domain))
+    question = TreeQuestion("scan", parameters, domain, levels=() if has_categories(domain) else first_levels(domain))
     if question.support or has_categories(domain):
         question = replace(question, kind=COLUMNS if question.support else "levels")
     return ask(question, {"sums_digest": ""})
 
 
-def first_shapes(question: Question) -> dict[str, tuple[int, ...]]:
+def first_shapes(question: TreeQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer a question before the scan."""
     return {"rows": (question.n_inputs + 1, CELLS)} if question.kind == COLUMNS else category_shapes(question.domain)
 
 
-def first_answer(question: Question, rows: TrainingRows) -> Contribution:
+def first_answer(question: TreeQuestion, rows: TrainingRows) -> Contribution:
     """Return a vehicle's answer to a question before the scan."""
     if question.kind == COLUMNS:
         own = np.flatnonzero(rows.different[: rows.training])
@@ -53,7 +53,7 @@ def first_answer(question: Question, rows: TrainingRows) -> Contribution:
     return Contribution("levels", rows.total, sums)
 
 
-def check_first(question: Question, contribution: Contribution) -> None:
+def check_first(question: TreeQuestion, contribution: Contribution) -> None:
     """Raise ContributionError unless sums can answer a question before the scan."""
     sums, rows = contribution.sums, contribution.rows
     if question.kind == COLUMNS:
@@ -62,7 +62,7 @@ def check_first(question: Question, contribution: Contribution) -> None:
         check_category_sums(question.domain, sums, rows)
 
 
-def decided(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+def decided(question: TreeQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Ask for the products of the inputs that may be columns."""
     domain, task, support = question.domain, question.to_task(), question.support
     texts = [place for place, variable in enumerate(domain.inputs) if variable.categories]
@@ -77,7 +77,7 @@ def decided(question: Question, memory: Memory, contributions: Sequence[Contribu
     return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 
 
-def of_support(question: Question, memory: Mapping[str, Any]) -> dict[str, Value]:
+def of_support(question: TreeQuestion, memory: Mapping[str, Any]) -> dict[str, Value]:
     """Return what the summary of a run with `support` says: the record, and inputs that are no columns of products."""
     columns = columns_of(read_noted(memory["withheld"][0]))
     names = [each.name for place, each in enumerate(question.domain.inputs) if place not in columns]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.ramps import Span
-from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.fuzzy.splits import BinaryTree
 
 MAX_SPLITS = 255
 """Most splits of a tree that is accepted from a peer or a document."""
@@ -45,7 +45,7 @@ class Split:
         return self.feature, self.low, self.high
 
 
-class Tree(SplitTree[Split]):
+class Tree(BinaryTree[Split]):
     """A tree of ramps."""
 
     def spans(self, node: int) -> dict[int, Span]:

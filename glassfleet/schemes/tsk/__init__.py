@@ -13,21 +13,20 @@ from glassfleet.schemes.tsk.checks import check_answer, shapes_of
 from glassfleet.schemes.tsk.client import answer
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
 from glassfleet.schemes.tsk.document import read_document
-from glassfleet.schemes.tsk.messages import NAME, Question, read_task
+from glassfleet.schemes.tsk.messages import NAME, TskQuestion, read_task
 from glassfleet.schemes.tsk.model import TskSystem
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.params import Parameters as TskParameters
+from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.server import first, progress_of, step
 from schemas.errors import UsageError
 
 
-class FederatedTskSystem(SumScheme[Question]):
+class FederatedTskSystem(SumScheme[TskQuestion]):
     """The scheme, as the catalogue knows it."""
 
     name = NAME
     title = "TSK fuzzy rule-based system"
     purpose = frozenset[Purpose]({"regression"})
-    Parameters = Parameters
+    Parameters = TskParameters
     own_kinds = frozenset({"rules"})
     declared = Abilities(tables=TskSystem.tables)
     read = read_task
@@ -71,4 +70,4 @@ class FederatedTskSystem(SumScheme[Question]):
 
 SCHEME = FederatedTskSystem()
 
-__all__ = ["SCHEME", "FederatedTskSystem", "Parameters", "TskSystem"]
+__all__ = ["SCHEME", "FederatedTskSystem", "TskParameters", "TskSystem"]

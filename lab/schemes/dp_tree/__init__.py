@@ -14,7 +14,7 @@ from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.tasks import check_classes
-from glassfleet.crisp import TreeModel, prepare
+from glassfleet.crisp import CrispTreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
 from glassfleet.data.dataset import Dataset
@@ -22,20 +22,19 @@ from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain
 from lab.schemes.dp_tree.client import DpTreeClient
 from lab.schemes.dp_tree.messages import MAX_CLASSES, NAME, read_task
-from lab.schemes.dp_tree.params import Parameters
-from lab.schemes.dp_tree.params import Parameters as DpTreeParameters
+from lab.schemes.dp_tree.params import DpTreeParameters
 from lab.schemes.dp_tree.server import DpTreeServer
 from schemas.errors import RunFailedError, UsageError
 
 
-def _alone(parameters: DpTreeParameters, domain: Domain, data: Dataset, seed: int = 0) -> TreeModel:
+def _alone(parameters: DpTreeParameters, domain: Domain, data: Dataset, seed: int = 0) -> CrispTreeModel:
     """Return what the papers compare with: the vehicle's own CART, its depth chosen by cross-validation."""
     columns = prepare(data, domain)
     if not columns.rows:
         raise RunFailedError("a tree needs rows", "no-rows")
     positive = 1 if len(domain.classes) == 2 else None
     tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
-    return TreeModel(NAME, parameters, domain, tree)
+    return CrispTreeModel(NAME, parameters, domain, tree)
 
 
 def _private(parameters: DpTreeParameters) -> DpTreeParameters:
@@ -79,13 +78,13 @@ class DifferentiallyPrivateTree:
     title = "Differentially private decision tree"
     purpose: frozenset[Purpose] = frozenset({"classification"})
     participation: frozenset[Participation] = frozenset({"elastic"})
-    Parameters: type[BaseModel] = Parameters
+    Parameters: type[BaseModel] = DpTreeParameters
     client = DpTreeClient()
     server = DpTreeServer()
     abilities = Abilities(
         categories=True,
         cost=_cost,
-        tables=TreeModel.tables,
+        tables=CrispTreeModel.tables,
         alone=_alone,
         private=PrivateRuns(
             lambda task: read_task(task).shapes(), _private, openly=_openly, among=_among, spent=_spent
@@ -96,14 +95,14 @@ class DifferentiallyPrivateTree:
         """Return `parameters` without noise: nothing is hidden then, for models that stay where the rows are."""
         return parameters.model_copy(update={"noise": "none"})
 
-    def from_document(self, document: Mapping[str, Any]) -> TreeModel:
+    def from_document(self, document: Mapping[str, Any]) -> CrispTreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        parameters, domain, body = read_document_head(document, NAME, TreeModel.format, Parameters)
+        parameters, domain, body = read_document_head(document, NAME, CrispTreeModel.format, DpTreeParameters)
         with document_errors():
             check_classes(domain, NAME, MAX_CLASSES)
-            return TreeModel(NAME, parameters, domain, read_tree(TreeBody.model_validate(body), domain))
+            return CrispTreeModel(NAME, parameters, domain, read_tree(TreeBody.model_validate(body), domain))
 
 
 SCHEME = DifferentiallyPrivateTree()
 
-__all__ = ["SCHEME", "DifferentiallyPrivateTree", "Parameters"]
+__all__ = ["SCHEME", "DifferentiallyPrivateTree", "DpTreeParameters"]

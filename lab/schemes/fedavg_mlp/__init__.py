@@ -142,3 +142,5 @@ class FederatedPerceptron(SumScheme[PerceptronQuestion]):
 
 
 SCHEME = FederatedPerceptron()
+
+__all__ = ["REQUIRES", "SCHEME", "FederatedPerceptron", "Perceptron", "PerceptronParameters"]

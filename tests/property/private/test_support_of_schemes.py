@@ -194,9 +194,9 @@ class Oracle:
 
     @staticmethod
     def scheme_question(task: Task) -> Any:
-        from glassfleet.schemes.frbc.messages import Question
+        from glassfleet.schemes.frbc.messages import FrbcQuestion
 
-        return Question.from_task(task)
+        return FrbcQuestion.from_task(task)
 
 
 def draws_of(task: Task) -> list[str]:

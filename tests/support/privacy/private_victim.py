@@ -1,4 +1,4 @@
-"""A vehicle's private runs as its agent has them, and a coordinator that asks it as it likes."""
+"""A vehicle's private runs as its agent has them, and a coordinator that asks it likes."""
 
 from __future__ import annotations
 

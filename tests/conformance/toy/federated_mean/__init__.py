@@ -10,6 +10,7 @@ from glassfleet.contract.checks import at_most
 from glassfleet.contract.messages import Contribution, Done
 from glassfleet.contract.rows import select_numbers
 from glassfleet.contract.sums import SumScheme, taken_up
+from glassfleet.contract.tasks import SchemeQuestion
 from glassfleet.data.documents import RunParameters, document_errors, document_of, read_document_head
 from glassfleet.model.explanation import Activation, Explanation
 from glassfleet.model.rules import Consequent, Rule
@@ -47,7 +48,7 @@ class FederatedMean:
         return RuleTables("maximum_matching", RuleList(2, ((),)), (1.0,), constants=(self.mean,), slopes=((),))
 
 
-class MeanScheme(SumScheme):
+class MeanScheme(SumScheme[SchemeQuestion]):
     name, title, purpose, kinds = "federated_mean", "Federated mean", frozenset({"regression"}), ("sum",)
     Parameters = MeanParameters
     declared = Abilities(tables=FederatedMean.tables)

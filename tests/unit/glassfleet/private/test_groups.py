@@ -359,5 +359,5 @@ def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
         if name == "tree":  # each vehicle is a group here, and of one row no rule can be told
             bench = replace(bench, fleet={agent: data for agent, data in bench.fleet.items() if data.rows != 1})
         CHECKS[check](bench)
-    assert not scheme.equals_central_with(parameters)
+    assert not scheme.equals_central(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")
