@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.contract.abilities import alone_parameters
 from glassfleet.contract.messages import COUNTS, Contribution, Done, Next, Task
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, alone_parameters
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain

@@ -387,7 +387,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
     from pydantic import ValidationError
 
-    from glassfleet.contract.abilities import private_parameters
+    from glassfleet.contract.scheme import private_parameters
     from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 

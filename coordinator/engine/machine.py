@@ -68,8 +68,8 @@ from coordinator.engine.state import NUMBERS, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import PrivateRuns, input_quantiles_of, is_label_scheme, private_parameters
-from glassfleet.contract.scheme import Scheme, Server
+from glassfleet.contract.abilities import PrivateRuns
+from glassfleet.contract.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.evaluation.influence import Influence

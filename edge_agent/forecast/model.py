@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import personal_model
+from glassfleet.contract.scheme import personal_model
 from glassfleet.model.baseline import ReferenceRow, reference_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError

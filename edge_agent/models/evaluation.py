@@ -23,9 +23,9 @@ from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import Cost, alone_parameters, personal_model
+from glassfleet.contract.abilities import Cost
 from glassfleet.contract.messages import Done, Next, Task
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, alone_parameters, personal_model
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain

@@ -22,8 +22,8 @@ from glassfleet.conformance.bench import (
     travelled,
 )
 from glassfleet.conformance.learning import settings_of
-from glassfleet.contract.abilities import personal_model
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import personal_model
 from glassfleet.data.dataset import pool
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.model.protocol import Model

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from glassfleet.conformance.bench import Bench, ConformanceError, answer, digest_of, fault_text, require
 from glassfleet.conformance.model import checked_predictions
-from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.model.baseline import recorded
 from glassfleet.simulation import central_of

@@ -9,9 +9,8 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from glassfleet.conformance.bench import Bench, answer, digest_of, fresh, must_refuse, raises_only, require, travelled
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import COUNTS, Contribution, Done, Task
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Purpose, private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of

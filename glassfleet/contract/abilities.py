@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,6 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import Tables
-from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.contract.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -132,81 +128,3 @@ class Abilities:
     personalise: Callable[[Any, Dataset], Model] | None = None
     alone: Callable[[Any, Domain, Dataset, int], Model] | None = None
     private: PrivateRuns | str = "its answers are not sums alone"
-
-
-def promises_central(scheme: Scheme, parameters: Any) -> bool:
-    """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
-
-    The promise is of cohort participation; the central model is that of the rows that vehicles use: their own, or
-    condensed ones. Nothing is promised where `parameters` protect rows otherwise (frt's own nullification, as in its
-    paper).
-    """
-    exact, promise = scheme.exact(parameters), scheme.abilities.equals_central
-    if promise is None or (parameters != exact and getattr(parameters, "group_rows", 1) == 1):
-        return False
-    return promise(exact)
-
-
-def is_label_scheme(scheme: Scheme) -> bool:
-    """Return whether a scheme's target is a class, always."""
-    return scheme.purpose == {"classification"}
-
-
-def input_quantiles_of(scheme: Scheme, *, labels: bool = False) -> tuple[float, float]:
-    """Return the quantiles, in [0, 1], of an input that become its limits; for a number `scheme` may have its own."""
-    return INPUT_QUANTILES if labels else scheme.abilities.input_quantiles
-
-
-def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:
-    """Return the parameters with which `scheme` (or domain discovery) learns in a private run.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    parameters : scheme.Parameters
-    support : int or None
-        Fewest rows on which a number rests that the run opens, 0: any; None: as `parameters` say. Where the scheme has
-        no such parameter, each number rests on all rows of the vehicles, or has noise.
-
-    Raises
-    ------
-    UsageError
-        There are none, with the reason.
-    """
-    private = scheme.abilities.private
-    if isinstance(private, str):
-        raise UsageError(f"{scheme.name} has no private runs: {private}")
-    chosen = private.parameters(parameters)
-    if support is None or "support" not in scheme.Parameters.model_fields:
-        return chosen
-    try:
-        return scheme.Parameters.model_validate({**chosen.model_dump(), "support": support})
-    except ValueError as fault:
-        raise UsageError(f"{scheme.name} with support {support}: {fault}; or ask for support 0"[:500]) from fault
-
-
-def alone_parameters(scheme: Scheme, parameters: Any) -> Any:
-    """Return the parameters with which a vehicle learns from its own rows: as they are, whatever few of them tell."""
-    exact = scheme.exact(parameters)
-    return exact.model_copy(update={"support": 0}) if getattr(exact, "support", 0) else exact
-
-
-def too_large(scheme: Scheme, parameters: Any, inputs: int, classes: int, room: int) -> str:
-    """Return a warning where an answer of a run may have more than `room` bytes; empty where not, or nobody knows."""
-    most, way_out = scheme.abilities.most_bytes(parameters, inputs, classes)
-    if most <= room:
-        return ""
-    sizes = f"{most / 1e6:,.0f} MB where {room / 1e6:,.0f} MB can be sent"
-    return f"with {inputs} inputs an answer may have up to {sizes}: ask for {way_out}"
-
-
-def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
-    """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
-
-    Raises
-    ------
-    TaskError
-        The rows are not those of the model's domain.
-    """
-    personalise = scheme.abilities.personalise
-    return model if personalise is None else personalise(model, data)

@@ -20,8 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, promises_central
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain

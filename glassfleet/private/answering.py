@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition

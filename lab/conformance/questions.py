@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters

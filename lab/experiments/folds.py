@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of, personal_model
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, input_quantiles_of, personal_model
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover

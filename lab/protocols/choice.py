@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from glassfleet.contract.abilities import input_quantiles_of
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, input_quantiles_of
 from glassfleet.data.domain import INPUT_QUANTILES
 from lab.protocols import fedga, frbc, tsk
 from lab.protocols.paper import NESTED_KFOLD, PaperProtocol, quantile_domain

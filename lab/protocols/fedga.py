@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import personal_model
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, personal_model
 from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain

@@ -14,8 +14,8 @@ import pytest
 from glassfleet.audit.report import truth
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.contract.catalogue import load
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.condense import condense
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover

@@ -25,6 +25,7 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.specification.run import RunSpec
+from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.contract.scheme import Server
 from glassfleet.data.domain import Domain
@@ -102,6 +103,8 @@ class ToyServer:
 
 class ToyScheme:
     name = "toy"
+    purpose = frozenset({"regression"})
+    abilities = Abilities()
     participation = frozenset({"cohort", "elastic"})
     Parameters = ToyParameters
     server = cast("Server", ToyServer())

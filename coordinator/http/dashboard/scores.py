@@ -19,7 +19,7 @@ from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.scheme import promises_central
 from glassfleet.private.words import WHY_NO_VEHICLES, figures
 from schemas.errors import GlassfleetError
 

@@ -41,8 +41,7 @@ from glassfleet.schemes.tree.params import (
     TreeParameters,
     check_domain,
 )
-from glassfleet.schemes.tree.reading import read_candidates, read_closed, read_edges, read_way
-from glassfleet.schemes.tree.tree import Ramp, Tree
+from glassfleet.schemes.tree.tree import Ramp, Tree, read_candidates, read_closed, read_edges, read_way
 from schemas.codec import Value
 
 Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]

@@ -14,8 +14,8 @@ from coordinator.specification.run import RunSpec
 from edge_agent.session.private import PrivateRuns
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Next, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import PrivacyError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.contract.abilities import personal_model
+from glassfleet.contract.scheme import personal_model
 from glassfleet.crisp import Forest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable

@@ -11,8 +11,8 @@ from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest

@@ -22,8 +22,8 @@ from coordinator.specification.rollout import GATE
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.errors import ContributionError

@@ -19,7 +19,7 @@ from glassfleet.audit.shadows import shadowed
 from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid

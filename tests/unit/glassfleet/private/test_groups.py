@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from glassfleet.conformance import CHECKS, Bench
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Purpose, private_parameters
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition, place

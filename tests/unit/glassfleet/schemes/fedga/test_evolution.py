@@ -12,9 +12,9 @@ import pytest
 from coordinator.engine.machine import discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.sources import read_source
-from glassfleet.contract.abilities import personal_model
 from glassfleet.contract.catalogue import load
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import personal_model
 from glassfleet.crisp import Columns, Forest
 from glassfleet.crisp.fit import fit_tree
 from glassfleet.crisp.grow import grow_tree

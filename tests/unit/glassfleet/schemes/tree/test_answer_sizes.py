@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import too_large
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import too_large
 from glassfleet.data.dataset import Dataset
 from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.schemes.tree.messages import read_task

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.holdout import row_hashes
 from glassfleet.errors import ContributionError, TaskError
