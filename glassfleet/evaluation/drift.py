@@ -96,7 +96,7 @@ def figures(off: Floats, line: NDArray[np.intp], lines: int, X: Floats, *, label
     --------
     >>> import numpy as np
     >>> rng, line = np.random.default_rng(0), np.zeros(400, dtype=np.intp)
-    >>> memory = Memory()
+    >>> memory = DriftMemory()
     >>> for night in range(3):
     ...     X = rng.uniform(0.0, 0.5, size=(400, 1)) + 0.3 * (night == 2)
     ...     memory.meet("model", f"run-{night}", figures(np.abs(rng.normal(size=400)), line, 1, X))
