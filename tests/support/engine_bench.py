@@ -164,6 +164,7 @@ class Wordy:
     def __init__(self, noise: str = NOISE, first: int = 1, change: Callable[[Any], Any] = lambda model: model) -> None:
         inner = TOY_ENGINE.lookup("toy")
         self.participation, self.Parameters, self.server = inner.participation, inner.Parameters, self
+        self.abilities = inner.abilities
         self._inner: Any = inner.server
         self._noise, self._first, self._change = noise, first, change
 
