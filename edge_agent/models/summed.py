@@ -39,7 +39,7 @@ class Watch:
 
     Attributes
     ----------
-    memory : Memory
+    memory : DriftMemory
     run : str
     is_masked : bool
         Whether the answer leaves masked.
@@ -82,7 +82,7 @@ def answered(
     task, train, test
         See `summed`.
     memory : mapping
-        What was remembered, of `Memory.to_value`.
+        What was remembered, of `DriftMemory.to_value`.
     run : str
     is_masked : bool
         See `Watch`.
