@@ -149,13 +149,13 @@ def read_raw(
         label = target_of(target, names)
         return {SPLIT, label} if labels else {SPLIT}, {*names} - {label, SPLIT} if missing else ()
 
-    kept: list[tuple[tuple[str, ...], Rows]] = []
+    first: list[tuple[tuple[str, ...], Rows]] = []
 
     def fit(names: tuple[str, ...], blocks: Rows) -> tuple[tuple[str, ...], Rows]:
-        if not kept:  # when a column is read again, the rows are those of the first time, and told once
+        if not first:  # when a column is read again, the rows are those of the first time, and told once
             check_roles(where, names, target)
-            kept.append(_without_gaps(where, names, blocks, target_of(target, names), missing=missing))
-        return kept[0]
+            first.append(_without_gaps(where, names, blocks, target_of(target, names), missing=missing))
+        return first[0]
 
     cells = read_columns(place, choose, fit if place.reader.is_gappy else None)
     label = target_of(target, tuple(cells))
