@@ -91,7 +91,8 @@ def import_files(job: Job) -> Report:
             judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
             given.append((judged, place))
         # Only now: a refusal need not wait for it.
-        engine = Engine(Path(scratch), job.progress, columns=len(job.report.plan.taken))
+        plan = job.report.plan
+        engine = Engine(Path(scratch), job.progress, columns=len(plan.taken))
         parts = [
             part_of(engine, judged, job.report, place, job.catalogue)
             if isinstance(judged, Recorded)
