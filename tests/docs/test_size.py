@@ -5,14 +5,14 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 52_000,
-    "product: modules": 600,
-    "lab: lines of code": 9_400,
-    "lab: modules": 103,
-    "tests: lines of code": 39_600,
+    "product: lines of code": 51_200,
+    "product: modules": 588,
+    "lab: lines of code": 10_100,
+    "lab: modules": 112,
+    "tests: lines of code": 39_500,
     "tests: modules": 315,
-    "product: class names with two meanings": 63,
-    "documentation: words": 83_000,
+    "product: class names with two meanings": 55,
+    "documentation: words": 78_500,
     "README: words": 1_200,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
