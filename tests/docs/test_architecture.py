@@ -173,4 +173,4 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
         at.append(position)
     # One vehicle answers each round once: were two steps told in the wrong order, the walk would need a second round.
     answered = next(index for (_, name), index in zip(result, at, strict=True) if name == "Publisher.receipt")
-    assert [name for _, name in calls[:answered]].count("TrainingServer.reduce") == 1
+    assert [name for _, name in calls[:answered]].count("SumScheme.reduce") == 1
