@@ -22,7 +22,7 @@ from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.private.draws import draws
-from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
+from glassfleet.schemes.tsk.clusters import ClusterRows, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, POWERS, TskQuestion, powers_of
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import DUST, TskRuleBase, antecedents_of, has_otherwise, outputs, strengths
@@ -60,7 +60,7 @@ class _Rows:
     members: Memberships
     columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
     centres: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
-    table: Table | None = None
+    table: ClusterRows | None = None
     latest: tuple[bytes, list[Floats]] | None = None  # centres and memberships of the last iteration
 
     @property
@@ -202,7 +202,7 @@ def _clusters(question: TskQuestion, rows: _Rows) -> Contribution:
     assert question.centres is not None
     parameters, centres = question.parameters, question.centres
     if rows.table is None:
-        rows.table = Table.of(_product(rows))
+        rows.table = ClusterRows.of(_product(rows))
     table, clusters = rows.table, parameters.n_clusters
 
     def memberships(iteration: int) -> list[Floats]:
