@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, options_as, print_json, result_options, security_options
+from console.common import broker_options, json_option, options_as, print_json, security_options
 from console.model.export import export_model, report
 from console.model.named import (
     ModelOptions,
@@ -91,7 +91,7 @@ for _command in (history, diff, promote, rollback, sign, export_model, rollout, 
 @model.command("list")
 @broker_options
 @security_options
-@result_options
+@json_option
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
 
@@ -146,7 +146,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
 
 @model.command()
 @model_options
-@result_options
+@json_option
 @options_as(ShowOptions)
 def show(options: ShowOptions) -> None:
     """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
@@ -244,7 +244,7 @@ def _private(record: ModelRecord, learned: Model) -> list[str]:
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
 @click.option("--full", is_flag=True, help="Every term of each rule, not only those that can move it most.")
 @words_option
-@result_options
+@json_option
 @options_as(RulesOptions)
 def rules(options: RulesOptions) -> None:
     """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
@@ -281,7 +281,7 @@ def rules(options: RulesOptions) -> None:
 @model.command()
 @model_options
 @rows_option("The rows", required=True)
-@result_options
+@json_option
 @options_as(PredictOptions)
 def predict(options: PredictOptions) -> None:
     """Forecast every row of a file: one line per row, in the target's own unit.
@@ -331,7 +331,7 @@ def predict(options: PredictOptions) -> None:
     help="With --summary: of a longer file explain N rows, spread evenly over it.",
 )  # fmt: skip
 @words_option
-@result_options
+@json_option
 @options_as(ExplainOptions)
 def explain(options: ExplainOptions) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, options_as, result_options, tell
+from console.common import json_option, options_as, tell
 from console.model.named import ModelOptions, load, model_options, rows_option, spoken, typical, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
@@ -62,7 +62,6 @@ class ExportOptions(ModelOptions):
     "--tracking-uri", envvar="MLFLOW_TRACKING_URI", metavar="URI", help="For mlflow: where to register the model."
 )
 @words_option
-@config_option
 @options_as(ExportOptions)
 def export_model(options: ExportOptions) -> None:
     """Write a model for elsewhere: FML (IEEE 1855), C or Python for small devices, pages, pictures, MLflow.
@@ -179,7 +178,7 @@ class ReportOptions(CoordinatorOptions):
     "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="What `lab audit leakage RUN --json` printed; it becomes a part of the report.",
 )  # fmt: skip
-@result_options
+@json_option
 @options_as(ReportOptions)
 def report(options: ReportOptions) -> None:
     """Write the report of a run: one file with fleet, rounds, drops, scores, model, rules, and pictures inside.

@@ -11,8 +11,8 @@ import click
 from console.broker_discovery import broker_url
 from console.common import (
     broker_options,
+    json_option,
     print_json,
-    result_options,
     security_options,
     tell,
     version_argument,
@@ -36,7 +36,7 @@ _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded"
 @click.command()
 @click.argument("name")
 @coordinator_options
-@result_options
+@json_option
 def history(name: str, api: Coordinator, *, as_json: bool) -> None:
     """Show what a name stood for, when and why: publications, promotions, rollbacks, rollouts.
 
@@ -70,7 +70,7 @@ def history(name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.argument("new", metavar="B")
 @broker_options
 @security_options
-@result_options
+@json_option
 def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """Show what differs between two models: rules added, gone and changed, parameters, limits, vehicles.
 
@@ -111,7 +111,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 @version_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
-@result_options
+@json_option
 def promote(chosen: tuple[str, int], reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
@@ -130,7 +130,7 @@ def promote(chosen: tuple[str, int], reason: str, api: Coordinator, *, as_json: 
 @click.option("--to", type=int, metavar="VERSION", help="Default: the version that was current before.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
-@result_options
+@json_option
 def rollback(name: str, to: int | None, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Make a lower version current again; vehicles take it because its pointer is newer.
 

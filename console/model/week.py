@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.common import print_json, result_options, tell
+from console.common import json_option, print_json, tell
 from console.model.export import write
 from console.run.connection import coordinator_options
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Write one sheet there: HTML, or Markdown if its name ends so (.md). Default: Markdown on stdout.",
 )  # fmt: skip
-@result_options
+@json_option
 def week(api: Coordinator, out: Path | None, *, as_json: bool) -> None:
     """Say what changed in the last seven days: is it better, what changed, who needs me.
 

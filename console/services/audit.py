@@ -11,10 +11,10 @@ import click
 
 from console.common import (
     RowsFile,
+    json_option,
     options_as,
     parse_parameters,
     print_json,
-    result_options,
     rows_there,
     state_dir_option,
     table_lines,
@@ -91,7 +91,7 @@ def audit() -> None:
     "from.  [16 are enough]",
 )  # fmt: skip
 @click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
-@result_options
+@json_option
 @options_as(LeakageOptions)
 def leakage(options: LeakageOptions) -> None:
     """Run attacks on a run's transcript, and count the rows that they read.
@@ -289,7 +289,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
-    from console.run.runspec import checked_parameters
+    from console.run.specification import checked_parameters
     from coordinator.engine.machine import discovery_of
     from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
@@ -346,7 +346,7 @@ def _shadows(options: LeakageOptions) -> dict[str, Shadowed]:
     """Attack models of halves of all rows, by protection."""
     import numpy as np
 
-    from console.run.runspec import checked_parameters
+    from console.run.specification import checked_parameters
     from coordinator.engine.machine import discovery_of
     from glassfleet import catalogue
     from glassfleet.audit.report import protection_of

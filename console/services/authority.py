@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import authority_dir, ca_dir_option, config_option, print_json, result_options, tell
+from console.common import authority_dir, ca_dir_option, json_option, print_json, tell
 from console.services.authority_serve import serve
 from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
@@ -65,7 +65,7 @@ def ca() -> None:
     "--after", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
     help="The authority that it follows: certificates of that one can be renewed at this one. Its key is not needed.",
 )  # fmt: skip
-@result_options
+@json_option
 def init(folder: Path | None, name: str | None, days: int, after: Path | None, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
@@ -105,7 +105,7 @@ def init(folder: Path | None, name: str | None, days: int, after: Path | None, *
     "--hours", type=click.FloatRange(0.01, 24 * 365), default=24.0, show_default=True, help="How long it can be used."
 )
 @ca_dir_option
-@result_options
+@json_option
 def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
     """Print a one-time token with which one vehicle enrols. Only its hash is kept.
 
@@ -136,7 +136,7 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 )
 @days_option
 @ca_dir_option
-@result_options
+@json_option
 def issue(  # noqa: PLR0917 - click passes options by name
     coordinator: str | None,
     broker: str | None,
@@ -184,7 +184,7 @@ def issue(  # noqa: PLR0917 - click passes options by name
 @click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
 @days_option
 @ca_dir_option
-@result_options
+@json_option
 def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *, as_json: bool) -> None:
     """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
 
@@ -213,7 +213,7 @@ def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *,
 @click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @days_option
 @ca_dir_option
-@result_options
+@json_option
 def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
     """Renew the certificate of an identity folder on this machine; key, id and hosts stay.
 
@@ -249,7 +249,7 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
 )  # fmt: skip
 @into_option
 @ca_dir_option
-@result_options
+@json_option
 def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_json: bool) -> None:
     """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
 
@@ -283,7 +283,7 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
 
 @ca.command("list")
 @ca_dir_option
-@result_options
+@json_option
 def list_(ca_dir: Path, *, as_json: bool) -> None:
     """List every certificate that was issued: owner, dates, state.
 
@@ -318,7 +318,6 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
 )  # fmt: skip
 @into_option
 @ca_dir_option
-@config_option
 def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Path) -> None:
     """Make a fresh revocation list: lists expire, and a broker with an expired one refuses everybody.
 
@@ -347,7 +346,7 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
     metavar="DIR", help="Identity folder of a vehicle, coordinator, broker or operator; repeatable.",
 )  # fmt: skip
 @click.option("--only", is_flag=True, help="Trust no other authority from now on.")
-@result_options
+@json_option
 def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> None:
     """Trust the authority in FILE (its ca.pem and crl.pem, one after the other) beside those trusted so far.
 

@@ -95,7 +95,7 @@ def wanted(state: RunState) -> tuple[int, str]:
 
 def asked_for(private: PrivatePolicy) -> str:
     """Return in words why a private run needs as many vehicles as it does."""
-    return f"the run has --floor {private.floor} and --company {private.company}"
+    return f"the run has floor {private.floor} and company {private.company}"
 
 
 def quorum(state: RunState, current: Round) -> int:

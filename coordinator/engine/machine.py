@@ -218,7 +218,7 @@ class Engine:
         if spec.participation == "elastic" and getattr(parameters, "support", 0) > 0:
             # What rests on enough rows was counted over vehicles of whom some may be lost before the sums are asked.
             raise UsageError(
-                "support goes with cohort participation: in an elastic run nothing is counted again. Use --support 0"
+                "support goes with cohort participation: in an elastic run nothing is counted again. Write support = 0"
             )
 
     def server(self, state: RunState) -> Server:

@@ -195,7 +195,7 @@ def time_in_words(time: float, now: float) -> str:
 
 def _quarantine(agent: str) -> list[str]:
     what = "its answers were false, or it ended private runs by refusing"
-    return [agent, f"{what}: later private runs leave it out, until one is started with --readmit {agent}"]
+    return [agent, f"{what}: later private runs leave it out, until one is started that has it in readmit"]
 
 
 def _iso(time: float) -> str:

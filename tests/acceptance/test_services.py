@@ -16,7 +16,7 @@ from edge_agent.sources import Source
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -50,9 +50,8 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
             "agent", "--id", f"vehicle-{number}", "--data", str(path), "--slow", "0.3", "--resend-first", "0.5"
         )
     started = processes.call(
-        *("run", "start", "--exact", "--gather-agents", "3", "--deadline", "20", "--model", "qoe", "--run", "first"),
-        *("--param", "max_rules=6"),
-        "--json",
+        *("run", "start", "--exact", "--deadline", "20", "--model", "qoe", "--run", "first", "--json"),
+        *policy_file(processes.folder, parameters={"max_rules": 6}, policy={"gather_agents": 3}),
     )
     assert started.returncode == 0, started.stderr + processes.logs()
     assert json.loads(started.stdout) == {"run": "first"}

@@ -259,7 +259,7 @@ def test_declared_classes_and_categories_are_learned_from_in_private(
 def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_what_to_do(state_dir: Path) -> None:
     simulation = fleet(state_dir)
     for scheme in ("dp_tree", "frbc"):
-        with pytest.raises(UsageError, match="--domain FILE"):
+        with pytest.raises(UsageError, match="in the run's domain"):
             simulation.start_run(spec(scheme, domain=None))
     with pytest.raises(UsageError, match="fedga has no private runs"):
         simulation.start_run(spec("fedga", participation="elastic"))

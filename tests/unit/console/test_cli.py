@@ -95,19 +95,12 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["run", "list"], 2, "no coordinator: give --coordinator URL"),
         (["run", "list", "--coordinator", "http://127.0.0.1:9"], 11, "no coordinator answers at http://127.0.0.1:9"),
         (["run", "list", "--coordinator", "nonsense"], 2, "is not a URL"),
-        (["run", "start", "--coordinator", "http://127.0.0.1:9", "--param", "n_sets"], 2, "write NAME=VALUE"),
         (
             ["run", "start", "--coordinator", "http://127.0.0.1:9", "--min-agents", "many"],
             2,
             "write a number of agents",
         ),
-        (["run", "start", "--coordinator", "http://127.0.0.1:9", "--domain", "nofile"], 2, "cannot read nofile"),
-        (
-            ["run", "start", "--exact", "--param", "max_rules=0"],
-            2,
-            "--param max_rules",
-        ),  # before it looks for a coordinator
-        (["run", "start", "--exact", "--scheme", "nosuch", "--coordinator", "http://x"], 9, "no scheme 'nosuch'"),
+        (["run", "start", "--policy", "nofile"], 2, "cannot read nofile"),  # before it looks for a coordinator
         (["model", "list"], 2, "no broker: give --broker URL"),
         (["model", "list", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens at 127.0.0.1:9"),
         (["model", "rules"], 2, "which model?"),
@@ -144,19 +137,30 @@ def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
     assert words in err
 
 
-def test_settings_file_is_refused_when_a_key_is_unknown_and_used_when_it_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], record_file: Path
-) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text("nosuch = 1\n")
-    assert run(["model", "rules", "--config", str(file)]) == 2
-    assert "unknown setting 'nosuch'" in capsys.readouterr().err
-    file.write_text("top = 1\nas_json = true\n")
-    assert run(["model", "rules", "--config", str(file), "--file", str(record_file)]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 1
-    file.write_text("= broken")
-    assert run(["model", "rules", "--config", str(file)]) == 2
-    assert "not valid TOML" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("content", "options", "code", "words"),
+    [
+        ("modle = 1", [], 2, "modle: there is no such key; did you mean model?"),
+        ("policy.dedline = 1", [], 2, "policy.dedline: there is no such key; did you mean deadline?"),
+        ("private.zzz = 1", [], 2, "private.zzz: no such key. Known: floor, company, patience, support"),
+        ("policy.deadline = 0", [], 2, "policy.deadline: "),
+        ("policy = 1", ["--deadline", "5"], 2, "policy: "),
+        ("rollout = 0.2", [], 2, "rollout: "),
+        ("parameters.max_rules = 0", ["--exact"], 2, "parameters.max_rules"),
+        ("parameters.max_rule = 6", ["--exact"], 2, "no parameter 'max_rule' in scheme tree; did you mean max_rules?"),
+        ('scheme = "nosuch"', ["--exact"], 9, "no scheme 'nosuch'"),
+        ("= broken", [], 2, "not valid TOML"),
+    ],
+)
+@pytest.mark.parametrize("command", [["run", "start"], ["run", "schedule", "add", "x", "--at", "0 2 * * *"]])
+def test_policy_file_is_refused_with_the_key_at_fault_and_the_nearest_that_there_is(  # noqa: PLR0917
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], content: str, options: list[str], code: int,
+    words: str,
+) -> None:  # fmt: skip
+    (tmp_path / "policy.toml").write_text(content)
+    where = ["--policy", str(tmp_path / "policy.toml"), "--coordinator", "http://127.0.0.1:9"]
+    assert run([*command, *options, *where]) == code
+    assert words in capsys.readouterr().err
 
 
 def test_missing_extra_is_named_with_its_pip_command(
@@ -298,10 +302,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["run", "start", "--exact", "--coordinator", "http://x"], ["lab", "experiment", "--csv", "rows.csv"], ["demo"]],
-)
+@pytest.mark.parametrize("words", [["lab", "experiment", "--csv", "rows.csv"], ["demo"]])
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:

@@ -199,7 +199,7 @@ COMPLETED = {
     "lab da": {"datasets"},
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
-    "run start --scheme tree": {"tree"},
+    "demo --scheme tree": {"tree"},
     "demo --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))
