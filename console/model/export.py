@@ -17,7 +17,7 @@ from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, UsageError, os_faults_as
 
 if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 FORMATS = ("json", "fml", "markdown", "html", "c", "python", "svg", "png", "mlflow")
@@ -230,7 +230,7 @@ def _learned(
     api: Any, status: dict[str, Any]
 ) -> tuple[dict[str, Any] | None, Model | None, list[dict[str, Any]], list[str]]:
     """Return record, model and scores of a run, and what is to be said about them; nothing where it made no model."""
-    from glassfleet import catalogue  # numpy comes with it
+    from glassfleet.contract import catalogue  # numpy comes with it
     from schemas.record import ModelRecord
 
     made = status.get("model")

@@ -15,8 +15,8 @@ from glassfleet.schemes import DEFAULT
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from glassfleet.contract.scheme import Scheme
     from glassfleet.data.lags import Memory
-    from glassfleet.scheme import Scheme
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,7 +118,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
     if options.private:
         spec.setdefault("private", {})
     if options.exact:
-        from glassfleet import catalogue
+        from glassfleet.contract import catalogue
 
         scheme = catalogue.load(spec.get("scheme", DEFAULT))
         parameters = checked_parameters(scheme, spec.get("parameters", {}), "parameters.")
@@ -174,7 +174,7 @@ def opens_rows(spec: Mapping[str, Any]) -> bool:
         return False  # the schemes' defaults condense
     from pydantic import ValidationError
 
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
 
     try:
         chosen = catalogue.load(spec.get("scheme", DEFAULT)).Parameters.model_validate(parameters)

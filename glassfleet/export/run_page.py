@@ -13,9 +13,9 @@ from glassfleet.export.page import model_sections
 from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
+from glassfleet.model.baseline import reference_of
+from glassfleet.model.protocol import Model
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
-from glassfleet.reference import reference_of
-from glassfleet.scheme import Model
 from schemas.rounds import bytes_each, count, missed
 from schemas.text import counted
 

@@ -13,8 +13,8 @@ import numpy as np
 from console.common import RowsFile, json_option, parse_parameters, print_json, rows_there, table_lines
 from console.progress import progress
 from console.run.specification import MEMORY_HELP, checked_parameters, memory_file
-from glassfleet import catalogue
-from glassfleet.scheme import Scheme
+from glassfleet.contract import catalogue
+from glassfleet.contract.scheme import Scheme
 from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
