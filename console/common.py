@@ -337,19 +337,11 @@ def version_argument(function: F) -> F:
     return click.argument("chosen", metavar="NAME@VERSION", callback=parsed)(function)
 
 
-def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
-
-    Raises
-    ------
-    UsageError
-        What follows the @ is no number, or another one than `version`.
-    """
+def versioned(text: str) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION; None is the current one. Raises UsageError."""
     name, mark, number = text.partition("@")
     if not mark:
-        return text, version
+        return text, None
     if not (number.isdecimal() and number.isascii()):
         raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
-    if version not in {None, int(number)}:
-        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
     return name, int(number)

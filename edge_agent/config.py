@@ -87,9 +87,10 @@ class AgentConfig(Settings):
 
     service: ClassVar = "agent"
     shared: ClassVar = SHARED
-    first: ClassVar = (
+    flags: ClassVar = (
         *("id", "broker", "identity", "data", "target", "labels", "categories", "missing"),
-        *("private", "fleet", "state_dir"),
+        *("private", "fleet", "state_dir", "slow"),
+        *("broker_wait", "ca_file", "insecure_plaintext", "log_level", "log_format"),
     )
 
     id: Id

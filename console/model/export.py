@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +66,12 @@ class ExportOptions(ModelOptions):
 def export_model(options: ExportOptions) -> None:
     """Write a model for elsewhere: FML (IEEE 1855), C or Python for small devices, pages, pictures, MLflow.
 
-    NAME is a published model; an existing file with a dot or slash in its name is read as one (record, document, json
-    or fml export).
+    A FILE has a slash in its name or ends in .json or .fml: a record, a model document, or an export.
 
     \b
     Examples:
       glassfleet model export qoe --format c --prefix qoe -o qoe.h
     """
-    name = options.name
-    if name is not None and options.file is None and ("/" in name or "." in name) and Path(name).is_file():
-        options = replace(options, file=Path(name), name=None)
     record, learned, _ = load(options)
     if record is not None:
         label = record.name

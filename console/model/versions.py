@@ -18,7 +18,7 @@ from console.common import (
     version_argument,
     versioned,
 )
-from console.model.named import read_model_file
+from console.model.named import file_of, read_model_file
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
@@ -86,7 +86,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     from glassfleet.contract import catalogue
     from glassfleet.explain import difference
 
-    paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
+    paths = [file_of(text) for text in (old, new)]
     registry = None if all(paths) else read_registry(broker_url(broker, state_dir), fleet)
 
     def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:

@@ -71,7 +71,11 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = None if field.default_factory is not None else field.get_default()
-    return "" if default in (None, "", ()) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return (
+        ""
+        if default in (None, "", ()) or isinstance(default, BaseModel)
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
 
 
 if __name__ == "__main__":

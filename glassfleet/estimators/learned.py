@@ -224,7 +224,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             return to_fml(self.model_)
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model explain --file``."""
+        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model explain``."""
         check_is_fitted(self)
         whole = json.loads(export(self.model_, "json"))
         Path(path).write_text(json.dumps(whole | self._saved(), indent=2, ensure_ascii=False), encoding="utf-8")

@@ -59,7 +59,8 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         for number in range(2):
             write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
             # Nothing is scored, as on a vehicle that has no time for it: an operator makes each version current.
-            vehicle.start("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"), "--no-evaluate")
+            agent = ("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"))
+            vehicle.start(*agent, environment={"GLASSFLEET_AGENT_EVALUATE": "false"})
         vehicle.until((tmp_path / "api-url").exists)
         # Between the note and the first answer there is a moment.
         vehicle.until(lambda: vehicle.call("run", "list").returncode == 0)

@@ -47,7 +47,14 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     coordinator = start_cloud(processes)
     for number, path in enumerate(vehicles):
         processes.start(
-            "agent", "--id", f"vehicle-{number}", "--data", str(path), "--slow", "0.3", "--resend-first", "0.5"
+            "agent",
+            "--id",
+            f"vehicle-{number}",
+            "--data",
+            str(path),
+            "--slow",
+            "0.3",
+            environment={"GLASSFLEET_AGENT_RESEND_FIRST": "0.5"},
         )
     started = processes.call(
         *("run", "start", "--exact", "--deadline", "20", "--model", "qoe", "--run", "first", "--json"),
@@ -107,10 +114,11 @@ def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
 def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
     processes: Processes, vehicles: list[Path]
 ) -> None:
+    processes.environment["GLASSFLEET_CONNECT_TIMEOUT"] = "0.5"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         wrong = processes.call(
-            *("agent", "--id", "car", "--data", str(vehicles[0]), "--connect-timeout", "0.5", "--broker-wait", "1"),
+            *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
     absent = processes.call(

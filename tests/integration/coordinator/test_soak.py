@@ -36,7 +36,11 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
     coordinator = CoordinatorProcess(
         broker.url,
         tmp_path / "coordinator",
-        *("--records-days", "0", "--kept-runs", str(KEPT), "--retained-versions", "3"),
+        environment={
+            "GLASSFLEET_COORDINATOR_RECORDS_DAYS": "0",
+            "GLASSFLEET_COORDINATOR_KEPT_RUNS": str(KEPT),
+            "GLASSFLEET_COORDINATOR_RETAINED_VERSIONS": "3",
+        },
     )
     memory: list[float] = []
     sizes: list[tuple[int, int]] = []

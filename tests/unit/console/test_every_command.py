@@ -247,7 +247,7 @@ def test_shell_completes_commands_and_options_when_the_script_is_sourced(shell: 
 
 
 @pytest.mark.parametrize("streams", ["stdout", "both"])
-@pytest.mark.parametrize("words", [["--completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
+@pytest.mark.parametrize("words", [["--completion", "bash"], ["model", "rules", "nofile.json"], ["--help"]])
 def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], streams: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)

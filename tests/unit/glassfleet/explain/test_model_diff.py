@@ -192,7 +192,7 @@ def files(tmp_path: Path) -> tuple[str, str]:
 def test_command_summarises_a_file_as_text_and_as_json(
     files: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["model", "explain", "--file", files[0], "--data", files[1], "--summary"]
+    command = ["model", "explain", files[0], "--data", files[1], "--summary"]
     assert run([*command, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result == over_rows(sample_models.model("tsk"), sample_models.rows(30), 2000)

@@ -184,7 +184,7 @@ def test_file_is_read_though_one_row_has_a_category_that_the_model_was_not_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "d.csv").write_text("day,dist,fare,gate\nMon,1,zone 1,0\nMonday,1,zone 1,0\n")
-    files = ["--file", str(_record(tmp_path, "dp_tree-text")), "--data", str(tmp_path / "d.csv")]
+    files = [str(_record(tmp_path, "dp_tree-text")), "--data", str(tmp_path / "d.csv")]
     for row, day in ("1", "Mon"), ("2", "an unknown category"):
         assert run(["model", "explain", *files, "--row", row, "--json"]) == 0
         assert day in {each["text"] for each in json.loads(capsys.readouterr().out)["inputs"]}
@@ -231,32 +231,32 @@ def test_model_is_the_same_when_exported_and_read_again(
     record, out = _record(tmp_path, "frt"), tmp_path / f"model.{kind}"
     assert run(["model", "export", str(record), "--format", kind, "-o", str(out)]) == 0
     assert "reads back" in capsys.readouterr().err
-    assert run(["model", "export", "--file", str(out), "--format", "json"]) == 0
+    assert run(["model", "export", str(out), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["digest"] == document_digest(model("frt").to_document())
-    assert run(["model", "rules", "--file", str(out), "--json"]) == 0
+    assert run(["model", "rules", str(out), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(model("frt").rules())
-    assert run(["model", "show", "--file", str(out)]) == 0
+    assert run(["model", "show", str(out)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{out}  {document_digest(model('frt').to_document())}\n  scheme frt, a model alone")
-    assert run(["model", "show", "--file", str(out), "--json"]) == 2
+    assert run(["model", "show", str(out), "--json"]) == 2
     csv = str(tmp_path / "drive.csv")
-    assert run(["model", "predict", "--file", str(out), "--data", csv]) == 0
-    assert run(["model", "explain", "--file", str(out), "--data", csv, "--row", "1"]) == 0
+    assert run(["model", "predict", str(out), "--data", csv]) == 0
+    assert run(["model", "explain", str(out), "--data", csv, "--row", "1"]) == 0
 
 
 def test_document_alone_is_read_and_a_changed_one_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "document.json"
     document = model("tsk").to_document()
     file.write_text(json.dumps(document), encoding="utf-8")
-    assert run(["model", "export", "--file", str(file), "--format", "markdown"]) == 0
+    assert run(["model", "export", str(file), "--format", "markdown"]) == 0
     assert capsys.readouterr().out.startswith("# document")
     file.write_text(json.dumps({"document": document, "digest": "0" * 64}), encoding="utf-8")
-    assert run(["model", "rules", "--file", str(file)]) == 8
+    assert run(["model", "rules", str(file)]) == 8
     file.write_text("<fuzzySystem/>", encoding="utf-8")
-    assert run(["model", "rules", "--file", str(file)]) == 10
+    assert run(["model", "rules", str(file)]) == 10
     for text in ("[]", "{}", "no json", '{"document": 1, "digest": "x"}'):
         file.write_text(text, encoding="utf-8")
-        assert run(["model", "rules", "--file", str(file)]) == 10, text
+        assert run(["model", "rules", str(file)]) == 10, text
 
 
 def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,14 +264,14 @@ def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys
     words.write_text(
         '{"snr": {"unit": "dBm", "terms": ["awful", "poor", "usable", "good", "superb"]}, "mos": {"unit": "stars"}}'
     )
-    assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 0
+    assert run(["model", "rules", str(record), "--words", str(words)]) == 0
     result = capsys.readouterr().out
     assert "snr is superb" in result
     assert "stars" in result
     assert "snr is High" not in result
     for text, fault in (('{"height": {}}', "no variable 'height'"), ("[]", "JSON object"), ('{"snr": 1}', "write")):
         words.write_text(text)
-        assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 2
+        assert run(["model", "rules", str(record), "--words", str(words)]) == 2
         assert fault in capsys.readouterr().err
 
 
@@ -284,7 +284,7 @@ def test_export_is_refused_when_options_do_not_go_together(tmp_path: Path, capsy
         (["--format", "c", "--prefix", "a b"], 2),
         (["--format", "c", "-o", str(tmp_path / "none" / "x.h")], 5),
     ):
-        assert run(["model", "export", "--file", record, *more]) == code, more
+        assert run(["model", "export", record, *more]) == code, more
         assert "glassfleet: error:" in capsys.readouterr().err
 
 
@@ -303,7 +303,7 @@ REGISTER = """
 import sys, time
 from console.main import run
 for record in sys.argv[2:]:
-    assert run(["model", "export", "--file", record, "--format", "mlflow", "--tracking-uri", sys.argv[1]]) == 0
+    assert run(["model", "export", record, "--format", "mlflow", "--tracking-uri", sys.argv[1]]) == 0
 time.sleep(0.5)  # MLflow's telemetry has a thread of its own
 assert not asked, asked
 """
