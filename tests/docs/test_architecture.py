@@ -71,7 +71,7 @@ DATA = """
 
 HANDED_ON = """
     console/common.py:call console/run/connection.py:call console/settings.py:call
-    console/lazy.py:__init__ console/sections.py:__init__
+    console/lazy.py:__init__
     coordinator/http/access.py:__init__
     coordinator/engine/draft.py:update coordinator/fleet/directory.py:_counted coordinator/models/registry.py:_written
     glassfleet/conformance/messages.py:variant lab/chaos/child.py:make

@@ -95,22 +95,14 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["run", "list"], 2, "no coordinator: give --coordinator URL"),
         (["run", "list", "--coordinator", "http://127.0.0.1:9"], 11, "no coordinator answers at http://127.0.0.1:9"),
         (["run", "list", "--coordinator", "nonsense"], 2, "is not a URL"),
-        (
-            ["run", "start", "--coordinator", "http://127.0.0.1:9", "--min-agents", "many"],
-            2,
-            "write a number of agents",
-        ),
+        (["run", "start", "--min-agents", "many"], 2, "write a number of agents"),
         (["run", "start", "--policy", "nofile"], 2, "cannot read nofile"),  # before it looks for a coordinator
         (["model", "list"], 2, "no broker: give --broker URL"),
         (["model", "list", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens at 127.0.0.1:9"),
         (["model", "rules"], 2, "Missing argument"),
         (["model", "rules", "nofile.json"], 10, "cannot read nofile.json"),
         (["broker", "tap", "--broker", "http://x", "--kind", "request cleared"], 2, "mqtt://"),
-        (
-            ["broker", "tap", "--broker", "http://x", "--kind", "reciept"],
-            2,
-            "--kind reciept: no message is of it. Kinds: ?, ",
-        ),
+        (["broker", "tap", "--broker", "http://x", "--kind", "reciept"], 2, "--kind reciept: no message is of it."),
         (["agent"], 2, "id is missing: give --id"),
         (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
@@ -142,9 +134,7 @@ def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
         ("modle = 1", [], 2, "modle: there is no such key; did you mean model?"),
         ("policy.dedline = 1", [], 2, "policy.dedline: there is no such key; did you mean deadline?"),
         ("private.zzz = 1", [], 2, "private.zzz: no such key. Known: floor, company, patience, support"),
-        ("policy.deadline = 0", [], 2, "policy.deadline: "),
         ("policy = 1", ["--deadline", "5"], 2, "policy: "),
-        ("rollout = 0.2", [], 2, "rollout: "),
         ("parameters.max_rules = 0", ["--exact"], 2, "parameters.max_rules"),
         ("parameters.max_rule = 6", ["--exact"], 2, "no parameter 'max_rule' in scheme tree; did you mean max_rules?"),
         ('scheme = "nosuch"', ["--exact"], 9, "no scheme 'nosuch'"),
@@ -275,18 +265,13 @@ def test_model_explain_is_refused_when_row_or_column_is_not_there(
 
 
 @pytest.mark.parametrize(
-    ("words", "fault"),
-    [
-        (["qoe@latest"], "write NAME@VERSION, e.g. qoe@3"),
-        (["qoe@"], "write NAME@VERSION"),
-        (["qoe@3", "--version", "4"], "qoe@3 and --version 4 are two versions"),
-    ],
+    ("name", "fault"), [("qoe@latest", "write NAME@VERSION, e.g. qoe@3"), ("qoe@", "write NAME@VERSION")]
 )
 @pytest.mark.parametrize("command", ["show", "rules"])
 def test_model_version_is_refused_before_a_broker_is_asked_when_it_cannot_be_meant(
-    capsys: pytest.CaptureFixture[str], command: str, words: list[str], fault: str
+    capsys: pytest.CaptureFixture[str], command: str, name: str, fault: str
 ) -> None:
-    assert run(["model", command, *words, "--broker", "mqtt://127.0.0.1:9"]) == 2
+    assert run(["model", command, name, "--broker", "mqtt://127.0.0.1:9"]) == 2
     assert fault in capsys.readouterr().err
 
 

@@ -259,7 +259,7 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
         check=False,
     )
     os.close(writing)
-    is_fault = "nofile" in words
+    is_fault = "nofile.json" in words
     assert done.returncode == (10 if is_fault and streams == "stdout" else 141)
     assert "Traceback" not in (done.stderr or "")
     assert "Exception ignored" not in (done.stderr or "")
