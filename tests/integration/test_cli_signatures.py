@@ -157,10 +157,10 @@ def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
     code, out, err = call("model", "rules", "m", *at)
     assert (code, out) == (8, "")
     assert "what is current of model m is not believed" in err
-    code, out, err = call("model", "rules", "m", "--version", "2", *at)
+    code, out, err = call("model", "rules", "m@2", *at)
     assert (code, out) == (8, "")
     assert "model m version 2 is not believed" in err
-    assert call("model", "rules", "m", "--version", "1", *at)[0] == 0
+    assert call("model", "rules", "m@1", *at)[0] == 0
     code, out, err = call("model", "list", *at, "--json")
     assert code == 8
     assert [row["version"] for row in json.loads(out)] == [1]
