@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
-from broker.servers.acl import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import AclRule, agent_rules, coordinator_rules
 from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong
@@ -31,9 +31,7 @@ Role = Literal["agent", "coordinator"]
 _PATIENCE = 3.0
 """Seconds to wait for the broker's answer to a probe, and for the coordinator's receipt."""
 
-_ACL = (
-    "let `glassfleet broker config mosquitto` write its access rules, or take them over from docs/reference/brokers.md"
-)
+_ACL = "let `glassfleet broker config` write its access rules, or take them over from docs/reference/brokers.md"
 
 
 class _Probe(AbstractContextManager["_Probe"]):
@@ -153,7 +151,7 @@ def _candidates(topics: Topics, name: str) -> list[str]:
     ]
 
 
-def _writing(probe: _Probe, topics: Topics, rules: list[Rule], name: str, *, is_alone: bool) -> Iterator[Finding]:
+def _writing(probe: _Probe, topics: Topics, rules: list[AclRule], name: str, *, is_alone: bool) -> Iterator[Finding]:
     missing, excess = [], []
     for topic in _candidates(topics, name):
         must = any(rule.access != "read" and matches(rule.pattern, topic) for rule in rules)
@@ -175,7 +173,7 @@ def _writing(probe: _Probe, topics: Topics, rules: list[Rule], name: str, *, is_
         yield fine("must not publish", "nothing that is others' can be written")
 
 
-def _reading(probe: _Probe, topics: Topics, rules: list[Rule], role: Role, name: str) -> Finding:
+def _reading(probe: _Probe, topics: Topics, rules: list[AclRule], role: Role, name: str) -> Finding:
     own = topics.contribution(name) if role == "agent" else topics.receipt("doctor")
     refused = []
     for rule in rules:

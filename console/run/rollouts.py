@@ -16,7 +16,7 @@ from console.run.specification import document_of
 from schemas.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.group()
@@ -30,7 +30,7 @@ def rollout() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartOptions(CoordinatorOptions):
+class RolloutOptions(CoordinatorOptions):
     """Of ``glassfleet model rollout start``."""
 
     chosen: tuple[str, int]
@@ -58,8 +58,8 @@ class StartOptions(CoordinatorOptions):
 @click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
 @coordinator_options
 @json_option
-@options_as(StartOptions)
-def start(options: StartOptions) -> None:
+@options_as(RolloutOptions)
+def start(options: RolloutOptions) -> None:
     """Start trying a version that is registered already.
 
     \b
@@ -88,7 +88,7 @@ def start(options: StartOptions) -> None:
 @click.option("--wait", is_flag=True, help="Follow the newest to its end; exit code 6 unless it was promoted.")
 @coordinator_options
 @json_option
-def status(name: str | None, api: Coordinator, *, wait: bool, as_json: bool) -> None:
+def status(name: str | None, api: CoordinatorClient, *, wait: bool, as_json: bool) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
     \b
@@ -118,7 +118,7 @@ def status(name: str | None, api: Coordinator, *, wait: bool, as_json: bool) -> 
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
 @json_option
-def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def pause(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
     \b
@@ -132,7 +132,7 @@ def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
 @click.argument("name")
 @coordinator_options
 @json_option
-def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
+def resume(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
     \b
@@ -147,7 +147,7 @@ def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
 @json_option
-def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def stop(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 
     \b
@@ -157,7 +157,7 @@ def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     _act(api, name, "stop", {"reason": reason}, as_json=as_json)
 
 
-def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
+def _finish(api: CoordinatorClient, name: str, started: str, *, as_json: bool, patience: float) -> None:
     result = follow_rollout(api, name, started, as_json=as_json, patience=patience)
     text = f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})"
     tell(text, as_json=as_json, **result)
@@ -165,6 +165,6 @@ def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patienc
         raise RunFailedError(f"{name} v{result['version']} was not promoted: {result['phase']} ({result['reason']})")
 
 
-def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
+def _act(api: CoordinatorClient, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
     result = api.post(f"/api/rollouts/{name}/{action}", body)
     tell(f"rollout of {name}: {result['phase']}", as_json=as_json, **result)

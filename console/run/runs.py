@@ -29,7 +29,7 @@ from schemas.errors import RunFailedError
 from schemas.rounds import bytes_each
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.group()
@@ -87,7 +87,7 @@ def start(options: StartOptions) -> None:
 @run.command("list")
 @coordinator_options
 @json_option
-def list_runs(api: Coordinator, *, as_json: bool) -> None:
+def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
     """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
 
     \b
@@ -114,7 +114,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
 @coordinator_options
 @click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
 @json_option
-def show(run_id: str, api: Coordinator, *, wait: bool, as_json: bool) -> None:
+def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> None:
     """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
     \b
@@ -160,7 +160,7 @@ def show(run_id: str, api: Coordinator, *, wait: bool, as_json: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
 @json_option
-def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
+def cancel(run_id: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 
     \b
@@ -170,7 +170,7 @@ def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
     tell(f"{run_id} cancelled", as_json=as_json, **api.cancel(run_id))
 
 
-def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> None:
+def _finish(api: CoordinatorClient, run_id: str, *, as_json: bool, patience: float) -> None:
     """Follow a run, and the gate of its model, to their ends."""
     status = follow_run(api, run_id, as_json=as_json, patience=patience)
     if not as_json:
@@ -192,7 +192,7 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
     _check_end(api, status, result, patience)
 
 
-def _check_end(api: Coordinator, status: dict[str, Any], result: dict[str, Any] | None, patience: float) -> None:
+def _check_end(api: CoordinatorClient, status: dict[str, Any], result: dict[str, Any] | None, patience: float) -> None:
     """Raise RunFailedError unless the run brought a model that did not stay a candidate."""
     name, outcome, model = status.get("run"), status.get("outcome"), status.get("model")
     if outcome == "finished" and model is None:

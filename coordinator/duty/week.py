@@ -21,14 +21,13 @@ NAMED: Final = 12
 WAITS: Final = "stayed a candidate"
 CAME: Final = {
     "published": "became current",
-    "adopted": "became current",
     "promoted": "was promoted",
     "rolled-back": "became current again: a rollback",
     "returned": "became current again: the best on new rows",
 }
 
 
-class Change(TypedDict):
+class VersionChange(TypedDict):
     """How one version of a model differs from another; rules as texts, the most used first."""
 
     verdict: str
@@ -59,7 +58,7 @@ class ModelWeek(TypedDict):
     headline: str
     before: int
     now: int
-    change: Change | None
+    change: VersionChange | None
     turns: list[Turn]
 
 
@@ -100,7 +99,7 @@ def week(
     decisions: Iterable[Decision],
     runs: Sequence[Mapping[str, Any]],
     look: Look,
-    compared: Callable[[str, int, int], Change | None],
+    compared: Callable[[str, int, int], VersionChange | None],
     moved: Callable[[str, int], Sequence[str]],
 ) -> Week:
     """Return what changed in the week before `end`, seconds since the epoch.

@@ -1,4 +1,4 @@
-"""A look at a journal from outside: nothing is locked, migrated or repaired."""
+"""A look at a journal from outside: nothing is locked or repaired."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from coordinator.journal import postgres
 from coordinator.journal.port import Damaged, Entry, Leader
 from coordinator.journal.rows import TABLES, Select, is_whole, leader_of, look, wall_of
-from coordinator.journal.sql import HEAD
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS
+from coordinator.journal.tables import JOURNAL, LEADER, MODELS, RECORDS, RUNS, VERSION, other_version
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -29,15 +28,15 @@ _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
-class Seen:
+class JournalSummary:
     """What a journal looks like.
 
     Attributes
     ----------
     what : str
         File, or URL without its password.
-    revision, known : str
-        Migration that it is at, and the newest one that this software knows.
+    version : int
+        Of its tables.
     records, unfinished : int
         Events, and runs that a coordinator would go on with.
     bytes : int
@@ -55,7 +54,7 @@ class Seen:
     """
 
     what: str
-    revision: str
+    version: int
     records: int
     unfinished: int
     bytes: int
@@ -67,10 +66,9 @@ class Seen:
     writable: bool
     why: str = ""
     damage: str = ""
-    known: str = HEAD
 
 
-def inspect(url: str) -> Seen | None:
+def inspect(url: str) -> JournalSummary | None:
     """Return what a journal looks like; None when there is none yet.
 
     Raises
@@ -158,11 +156,9 @@ def _reading(url: str) -> Iterator[tuple[Select, bool]]:
             ) from fault
 
     try:
-        revisions = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
-        revision = str(revisions[0][0]) if revisions else "none"
-        if revision != HEAD:
-            way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
-            raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
+        versions = select(sa.select(JOURNAL.c.version))
+        if (version := versions[0][0] if versions else None) != VERSION:
+            raise StorageError(other_version(what, version))
         yield select, is_file
     finally:
         engine.dispose()
@@ -187,7 +183,7 @@ def as_document(table: str, row: Any) -> dict[str, Any]:
     return {"table": table, **values}
 
 
-def _file(path: Path) -> Seen | None:
+def _file(path: Path) -> JournalSummary | None:
     if not path.exists():
         return None
     why = ""
@@ -213,7 +209,9 @@ def _file(path: Path) -> Seen | None:
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
     torn = "" if damage == "ok" else f"the file is damaged ({damage})"
     is_locked = _has_flock(path)
-    return Seen(what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts)
+    return JournalSummary(
+        what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts
+    )
 
 
 def _reader(path: Path, *, stands_still: bool) -> sa.Engine:
@@ -243,7 +241,7 @@ def _has_flock(path: Path) -> bool:
     return False
 
 
-def _server(url: sa.URL) -> Seen | None:
+def _server(url: sa.URL) -> JournalSummary | None:
     what = url.render_as_string(hide_password=True)
     engine = postgres.make_engine(url)
     try:
@@ -269,11 +267,11 @@ def _server(url: sa.URL) -> Seen | None:
     finally:
         engine.dispose()
     why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
-    return Seen(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
+    return JournalSummary(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
 
 
 def _counts(connection: sa.Connection) -> dict[str, Any]:
-    """Return what `Seen` has of the tables."""
+    """Return what `JournalSummary` has of the tables."""
     func, zero = sa.func, sa.literal(0)
     of_events = func.count(), func.coalesce(func.sum(func.length(RECORDS.c.body)), zero), func.min(RECORDS.c.wall)
     records, events, since = connection.execute(sa.select(*of_events)).one()
@@ -284,7 +282,7 @@ def _counts(connection: sa.Connection) -> dict[str, Any]:
     documents = sum(connection.execute(each).scalar_one() for each in lengths)
     first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
     return {
-        "revision": str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()),
+        "version": connection.execute(sa.select(JOURNAL.c.version)).scalar_one(),
         "records": records,
         "unfinished": connection.execute(open_runs).scalar_one(),
         "events": int(events),
