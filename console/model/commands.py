@@ -191,7 +191,7 @@ def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
     """Say of each input what it is, how far it moves the answer over the fleet's rows, and over its range."""
     from console.model.words import input_words, wrapped
     from glassfleet.explain import importance, reach
-    from glassfleet.export.tables import levels_of
+    from glassfleet.explain.partitions import levels_of
     from glassfleet.reference import reference_of
 
     domain = learned.domain
@@ -254,7 +254,7 @@ def rules(options: RulesOptions) -> None:
     from console.model.words import input_words, rule_lines, wrapped
     from console.tables import printable
     from glassfleet.explain import RuleView, summary
-    from glassfleet.export.tables import levels_of
+    from glassfleet.explain.partitions import levels_of
     from glassfleet.nature import readable_rules
     from glassfleet.rules import measures_note, most_used
 

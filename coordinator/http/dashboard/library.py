@@ -22,7 +22,7 @@ from glassfleet.explain import (
     starting_row,
     summary,
 )
-from glassfleet.export.figures import MOST_INPUTS
+from glassfleet.explain.effects import CURVES
 from glassfleet.export.svg.branches import Branch, rule_tree
 from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
 from glassfleet.export.svg.structures import Structure, structures
@@ -34,6 +34,8 @@ from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
 
+MOST_INPUTS = 100
+"""Inputs among which those are looked for that count most."""
 MODELS = 16
 """Models that are kept decoded, the size of a version and a candidate of some names."""
 
@@ -118,6 +120,12 @@ class LoadedModel:
     def example(self) -> tuple[float, ...]:
         """A row to begin with, in the inputs' order: one that the model's most used rule decides."""
         return tuple(float(value) for value in example_row(self.model))
+
+    @cached_property
+    def divided(self) -> list[Partition]:
+        """Of the inputs that count most those with fuzzy sets or thresholds."""
+        known = {each.feature: each for each in self.partitions if each.sets or each.thresholds}
+        return [known[name] for name in self.importance if name in known][:CURVES]
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
