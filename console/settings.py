@@ -13,9 +13,9 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker, noted_broker
-from console.common import F, read_toml, rows_place
+from console.common import read_toml, rows_place
 from schemas.private_files import state_home
-from schemas.settings import Settings, retired_note, settings_of
+from schemas.settings import Settings, settings_of
 from schemas.text import attributes
 from schemas.topics import DEFAULT_FLEET
 
@@ -127,16 +127,6 @@ def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:
     """Return by key what a setting is, and why somebody would change it: what follows on ``Why:`` in the docstring."""
     texts = {key: attributes(each.owner).get(each.name, "") for key, each in settings_of(config).items()}
     return {key: (text.partition(" Why: ")[0], text.partition(" Why: ")[2]) for key, text in texts.items()}
-
-
-def retired_option(flag: str, place: str) -> Callable[[F], F]:
-    """Take a flag of former versions, and say that it changes nothing; `place` is where the constant is now."""
-
-    def tell(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            click.echo(f"warning: {retired_note(flag, place)}", err=True)
-
-    return click.option(flag, hidden=True, expose_value=False, callback=tell)
 
 
 def _plain(annotation: Any) -> Any:

@@ -13,7 +13,7 @@ leaves, for vehicles to make their own of."""
 
 OWN_TREE = (
     "on the vehicle, `glassfleet forecast run --id VEHICLE --source SOURCE --data ROWS` forecasts with its personal "
-    "tree, and `glassfleet explain --at last --id VEHICLE` explains what that tree said"
+    "tree, and `glassfleet forecast explain --at last --id VEHICLE` explains what that tree said"
 )
 """Where the trees are that vehicles make of a population."""
 

@@ -10,7 +10,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, options_as, print_json, result_options, security_options
-from console.model.export import export_model
+from console.model.export import export_model, report
 from console.model.named import (
     ModelOptions,
     load,
@@ -23,6 +23,8 @@ from console.model.named import (
 )
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
+from console.model.week import week
+from console.run.rollouts import rollout
 from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
@@ -82,7 +84,7 @@ def model() -> None:
     """
 
 
-for _command in (history, diff, promote, rollback, sign, export_model):
+for _command in (history, diff, promote, rollback, sign, export_model, rollout, report, week):
     model.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""``glassfleet audit``: attacks on what vehicles sent, and which of their rows these read. For who owns the rows."""
+"""``glassfleet lab audit``: attacks on what vehicles sent, and which of their rows these read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageOptions:
-    """Of ``glassfleet audit leakage``."""
+    """Of ``glassfleet lab audit leakage``."""
 
     run_id: str | None
     data: Path
@@ -62,7 +62,7 @@ def audit() -> None:
 
     \b
     Examples:
-      glassfleet audit leakage last --data rows/
+      glassfleet lab audit leakage last --data rows/
     """
 
 
@@ -107,8 +107,8 @@ def leakage(options: LeakageOptions) -> None:
 
     \b
     Examples:
-      glassfleet audit leakage last --data rows/
-      glassfleet audit leakage --scheme tree --data weather.csv.gz --vehicles 15 --json
+      glassfleet lab audit leakage last --data rows/
+      glassfleet lab audit leakage --scheme tree --data weather.csv.gz --vehicles 15 --json
     """
     if (options.run_id is None) == (options.scheme is None):
         raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")

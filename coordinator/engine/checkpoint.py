@@ -22,7 +22,7 @@ from schemas.codec import Value
 
 BOUND: Final = 32 * 1024 * 1024
 """Bytes of answers after which the journal begins anew. What is read at a restart, and each answer's share of the
-writing of checkpoints, stay small; a run with fewer answers keeps all of them, for `glassfleet audit`."""
+writing of checkpoints, stay small; a run with fewer answers keeps all of them, for `glassfleet lab audit`."""
 
 FORMAT: Final = 1
 """Of the record: a state with other fields has another."""

@@ -1,4 +1,4 @@
-"""What the vehicles of a run told, from its journal: for `glassfleet audit`. A coordinator does without."""
+"""What the vehicles of a run told, from its journal: for `glassfleet lab audit`. A coordinator does without."""
 
 from __future__ import annotations
 

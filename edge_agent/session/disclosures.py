@@ -1,4 +1,4 @@
-"""What this vehicle has told, run by run: for its owner, `glassfleet ledger` prints it.
+"""What this vehicle has told, run by run: for its owner, `glassfleet agent ledger` prints it.
 
 Written before an answer is sent, so it never says less than what left. It holds no rows and no answers.
 """

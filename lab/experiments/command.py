@@ -1,4 +1,4 @@
-"""``glassfleet experiment``: the papers' protocol on any CSV, local, federated and central learning side by side."""
+"""``glassfleet lab experiment``: a paper's protocol on any CSV: local, federated and central learning."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def experiment(
 
     \b
     Examples:
-      glassfleet experiment --csv california.csv.gz --target MedianHouseValue
-      glassfleet experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
-      glassfleet experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
+      glassfleet lab experiment --csv california.csv.gz --target MedianHouseValue
+      glassfleet lab experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
+      glassfleet lab experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
     """
     chosen = _settings(settings)
     loaded = catalogue.load(scheme)

@@ -63,7 +63,7 @@ def _rows(path: Path, scheme: str, *, labels: bool = False) -> Dataset:
 
 
 def _fold(data: Path, arguments: Arguments) -> Any:
-    """One fold of ``glassfleet experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
+    """One fold of ``glassfleet lab experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
     scheme = catalogue.load(arguments["scheme"])
     rows = _rows(data / arguments["file"], scheme.name)
     plan = plan_of(scheme, rows, arguments.get("parameters", {}), arguments.get("settings", SETTINGS))

@@ -139,4 +139,4 @@ def _constant(domain: Domain, train: NDArray[Any], y: NDArray[Any]) -> float:
 
 
 PROTOCOL = PaperProtocol({}, AGENTS, SPLITS, common_test_split, minmax_domain)
-"""For ``glassfleet experiment``."""
+"""For ``glassfleet lab experiment``."""

@@ -123,4 +123,4 @@ def node_split(y: NDArray[Any], fold: int, folds: int, nodes: int, seed: int) ->
 
 
 PROTOCOL = PaperProtocol(PAPER, NODES, FOLDS, node_split, minmax_domain)
-"""For ``glassfleet experiment``."""
+"""For ``glassfleet lab experiment``."""

@@ -28,7 +28,7 @@ QUICK = [part for check in ("refusals", "private-runs", "in-parts", "encoding") 
 
 
 def checked(*arguments: str) -> dict[str, str]:
-    done = glassfleet("conformance", "agent", "--id", "v1", "--json", *arguments, timeout=1400)
+    done = glassfleet("lab", "conformance", "agent", "--id", "v1", "--json", *arguments, timeout=1400)
     assert done.returncode in (0, 8), done.stderr
     result = json.loads(done.stdout)
     assert result["ok"] == (done.returncode == 0)

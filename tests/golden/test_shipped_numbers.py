@@ -3,8 +3,8 @@
 They stand for the published tables where the papers' data are absent: a change that moves them unseen moved those too.
 The numbers are what these commands print, with `--scheme` and the set's name:
 
-    glassfleet datasets fetch diabetes wine breast_cancer --data-dir .
-    glassfleet experiment --scheme frt --csv diabetes.csv.gz --folds 2
+    glassfleet lab datasets fetch diabetes wine breast_cancer --data-dir .
+    glassfleet lab experiment --scheme frt --csv diabetes.csv.gz --folds 2
 """
 
 from __future__ import annotations

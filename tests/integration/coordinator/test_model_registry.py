@@ -164,20 +164,20 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         world.say("model", "rollback", "m", "--reason", "to try it again")
         everyone = ("--share", "1", "--deadline", "600")
 
-        world.say("rollout", "start", "m", "2", *everyone, "--min-reports", "3")
-        eventually(lambda: world.printed("rollout", "status", "m")[0]["reports"] == 2, seconds=20)
-        assert world.printed("rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
-        assert "paused  (roadworks)" in world.say("rollout", "status", "m")
-        assert world.printed("rollout", "resume", "m") == {"phase": "trying"}
-        assert "is being tried already" in world.say("rollout", "start", "m", "2", code=2)
-        assert "cannot score it: vb (no test rows)" in world.say("rollout", "status", "m")
-        assert world.printed("rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
-        assert "under way" in world.say("rollout", "stop", "m", code=9)
+        world.say("model", "rollout", "start", "m", "2", *everyone, "--min-reports", "3")
+        eventually(lambda: world.printed("model", "rollout", "status", "m")[0]["reports"] == 2, seconds=20)
+        assert world.printed("model", "rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
+        assert "paused  (roadworks)" in world.say("model", "rollout", "status", "m")
+        assert world.printed("model", "rollout", "resume", "m") == {"phase": "trying"}
+        assert "is being tried already" in world.say("model", "rollout", "start", "m", "2", code=2)
+        assert "cannot score it: vb (no test rows)" in world.say("model", "rollout", "status", "m")
+        assert world.printed("model", "rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
+        assert "under way" in world.say("model", "rollout", "stop", "m", code=9)
 
-        result = world.say("rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
+        result = world.say("model", "rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
         assert "too-bad" in result
         result = world.printed(
-            "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
+            "model", "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
         )
         assert (result["phase"], result["reports"], result["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
         assert world.printed("model", "history", "m")["current"]["version"] == 2

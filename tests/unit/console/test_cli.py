@@ -113,8 +113,12 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["model", "rules"], 2, "which model?"),
         (["model", "rules", "x", "--file", "y"], 2, "not both"),
         (["model", "rules", "--file", "nofile.json"], 10, "cannot read nofile.json"),
-        (["tap", "--broker", "http://x", "--kind", "request cleared"], 2, "mqtt://"),
-        (["tap", "--broker", "http://x", "--kind", "reciept"], 2, "--kind reciept: no message is of it. Kinds: ?, "),
+        (["broker", "tap", "--broker", "http://x", "--kind", "request cleared"], 2, "mqtt://"),
+        (
+            ["broker", "tap", "--broker", "http://x", "--kind", "reciept"],
+            2,
+            "--kind reciept: no message is of it. Kinds: ?, ",
+        ),
         (["agent"], 2, "id is missing: give --id"),
         (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
@@ -175,7 +179,7 @@ def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
 
 
 def test_help_imports_no_command() -> None:
-    modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
+    modules = sorted({place.partition(":")[0] for commands in COMMANDS.values() for place, _ in commands.values()})
     code = (
         "import sys; from console.main import run; run(['--help']); "
         f"print([name for name in {modules} if name in sys.modules])"
@@ -295,7 +299,8 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "start", "--exact", "--coordinator", "http://x"], ["experiment", "--csv", "rows.csv"], ["demo"]]
+    "words",
+    [["run", "start", "--exact", "--coordinator", "http://x"], ["lab", "experiment", "--csv", "rows.csv"], ["demo"]],
 )
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     capsys: pytest.CaptureFixture[str], words: list[str]

@@ -1,4 +1,4 @@
-"""``glassfleet experiment``: protocols, what it measures with every scheme, what it prints, and what it refuses."""
+"""``glassfleet lab experiment``: protocols, what it measures with every scheme, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
