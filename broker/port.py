@@ -84,20 +84,6 @@ CLOSE_WAIT = 1.0
 """Seconds that a clean disconnect may take: nobody waits for it when the process ends."""
 
 
-RETIRED = {
-    "reconnect_first": "broker.port.RECONNECT_FIRST",
-    "max_inflight": "broker.port.MAX_INFLIGHT",
-    "oversize_tries": "broker.port.OVERSIZE_TRIES",
-    "verdict_tries": "broker.port.VERDICT_TRIES",
-    "close_wait": "broker.port.CLOSE_WAIT",
-    "kept_certificates": "schemas.trust.signing.REMEMBERED",
-    "clock_leeway": "schemas.trust.signing.CLOCK_LEEWAY",
-    "identity_look": "broker.credentials.LOOK_EVERY",
-    "refused_told_every": "broker.signed.LOG_EVERY",
-}
-"""Former settings of all processes with a connection, see `schemas.settings.Settings.retired`."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
     """How a process speaks with its broker.

@@ -35,7 +35,7 @@ class Given(Generic[C]):
     file : Path or None
         The --config file.
     flags : Mapping
-        By key of a setting, or of a former one; None means not given.
+        By key of a setting; None means not given.
     """
 
     config: type[C]
@@ -88,7 +88,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
     stays None, and the configuration class looks in environment, file and defaults.
     """
     described = descriptions(config)
-    keys = [*config.retired, *settings_of(config)]
+    keys = list(settings_of(config))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -99,8 +99,6 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
             help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
         )(call)  # fmt: skip
-        for key in config.retired:
-            decorated = click.option(f"--{key.replace('_', '-')}", key, default=None, hidden=True)(decorated)
         for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
             kind = _plain(field.annotation)
             flag = f"--{name.replace('_', '-')}"

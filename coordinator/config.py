@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge, Le
 from pydantic import Field, field_validator, model_validator
 
-from broker.port import RETIRED, ConnectionSettings
+from broker.port import ConnectionSettings
 from broker.url import is_loopback
 from schemas.settings import Settings
 from schemas.text import without_password
@@ -100,9 +100,6 @@ class CoordinatorConfig(Settings):
     notify : str
         Where to tell of runs that failed, versions that were rolled back and vehicles that need somebody: addresses as
         Apprise has them, with spaces between. Why: nobody looks at the dashboard all day.
-    traces : str
-        OpenTelemetry spans of runs and rounds: ``off``, or the name of an installed exporter (``console``, ``otlp``).
-        Why: to see where a round spends its time.
     """
 
     service: ClassVar = "coordinator"
@@ -112,47 +109,6 @@ class CoordinatorConfig(Settings):
         *("broker", "identity", "journal", "standby"),
         *("fleet", "state_dir", "api_host", "api_port", "api_expose"),
     )
-    retired: ClassVar = {
-        **RETIRED,
-        "bad_seals_burst": "broker.signed.BAD_BURST",
-        "bad_seals_per_second": "broker.signed.BAD_PER_SECOND",
-        "bad_seals_agents": "broker.signed.BAD_AGENTS",
-        "queue_messages": "coordinator.process.service.QUEUE_MESSAGES",
-        "batch_messages": "coordinator.process.service.BATCH_MESSAGES",
-        "stop_wait": "coordinator.process.service.STOP_WAIT",
-        "call_wait": "coordinator.process.service.CALL_WAIT",
-        "broker_missed": "coordinator.process.service.BROKER_MISSED",
-        "rival_wait": "coordinator.process.service.LEADER_WAIT",
-        "rival_settle": "coordinator.process.service.LEADER_SETTLE",
-        "rival_sightings": "coordinator.fleet.leadership.SIGHTINGS",
-        "rival_apart": "coordinator.fleet.leadership.APART",
-        "rival_quiet": "coordinator.fleet.leadership.QUIET",
-        "birth_pause": "coordinator.fleet.leadership.PAUSE",
-        "newcomer_pause": "coordinator.fleet.rebroadcast.PAUSE",
-        "births_burst": "coordinator.fleet.directory.BIRTHS_BURST",
-        "births_per_minute": "coordinator.fleet.directory.BIRTHS_PER_MINUTE",
-        "longest_up": "coordinator.fleet.directory.LONGEST_UP",
-        "kept_evaluations": "coordinator.fleet.directory.KEPT_EVALUATIONS",
-        "parts_bytes": "coordinator.messages.decoder.PARTS_BYTES",
-        "parts_per_agent": "coordinator.messages.decoder.PARTS_PER_AGENT",
-        "rollout_settle": "coordinator.models.rollout.shell.SETTLE",
-        "refused_runs": "coordinator.telemetry.refusals.RUNS",
-        "refused_reasons": "coordinator.telemetry.refusals.REASONS",
-        "refused_agents": "coordinator.telemetry.refusals.AGENTS",
-        "api_stop_wait": "coordinator.http.api.STOP_WAIT",
-        "dashboard_watchers": "coordinator.http.dashboard.live.WATCHERS",
-        "dashboard_heartbeat": "coordinator.http.dashboard.live.HEARTBEAT",
-        "dashboard_reconnect": "coordinator.http.dashboard.live.RECONNECT",
-        "dashboard_fleet_period": "coordinator.http.dashboard.live.FLEET_PERIOD",
-        "dashboard_run_period": "coordinator.http.dashboard.live.RUN_PERIOD",
-        "dashboard_operators": "coordinator.http.dashboard.security.OPERATORS",
-        "dashboard_form_bytes": "coordinator.http.access.FORM_BYTES",
-        "dashboard_row_chars": "coordinator.http.dashboard.model_pages.ROW_CHARS",
-        "dashboard_models": "coordinator.http.dashboard.library.MODELS",
-        "explain_at_once": "coordinator.http.access.EXPLAIN_AT_ONCE",
-        "explain_wait": "coordinator.http.access.EXPLAIN_WAIT",
-        "summary_rules": "coordinator.http.dashboard.explain_api.SUMMARY_RULES",
-    }
 
     broker: str = "mqtt://127.0.0.1:1883"
     broker_wait: Annotated[float, Field(ge=0, le=7 * 24 * 3600)] = 10.0
@@ -168,7 +124,6 @@ class CoordinatorConfig(Settings):
     fleet_limits: FleetLimits = FleetLimits()
     http: Http = Http()
     notify: str = Field("", repr=False)
-    traces: str = "off"
 
     @field_validator("broker")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from broker.port import RETIRED, ConnectionSettings
+from broker.port import ConnectionSettings
 from edge_agent.compute.budget import Budget
 from edge_agent.session.allowance import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
@@ -20,7 +20,6 @@ from schemas.settings import Id, Prefix, Settings
 
 SHARED = frozenset(
     {
-        *RETIRED,
         "broker",
         "broker_wait",
         "identity",
@@ -36,10 +35,9 @@ SHARED = frozenset(
         "connect_timeout",
         "reconnect_longest",
         "protocol",
-        "stop_wait",
     }
 )
-"""Keys, former ones among them, that also listen to ``GLASSFLEET_{NAME}``: all processes of a fleet have them."""
+"""Keys that also listen to ``GLASSFLEET_{NAME}``: all processes of a fleet have them."""
 
 
 class AgentConfig(Settings):
@@ -96,35 +94,6 @@ class AgentConfig(Settings):
         *("id", "broker", "identity", "data", "target", "labels", "categories", "missing"),
         *("private", "fleet", "state_dir"),
     )
-    retired: ClassVar = {
-        **RETIRED,
-        "queue_size": "edge_agent.runner.QUEUE_SIZE",
-        "batch_messages": "edge_agent.runner.BATCH",
-        "resend_factor": "edge_agent.session.session.RESEND_FACTOR",
-        "resend_jitter": "edge_agent.session.session.RESEND_JITTER",
-        "stop_wait": "edge_agent.agent.STOP_WAIT",
-        "birth_pause": "edge_agent.messages.presence.BIRTH_PAUSE",
-        "birth_spread": "edge_agent.messages.reannounce.SPREAD",
-        "fetch_first": "edge_agent.models.fetch.FIRST",
-        "fetch_longest": "edge_agent.models.fetch.LONGEST",
-        "fetch_by_name": "edge_agent.models.fetch.BY_NAME",
-        "fetch_at_once": "edge_agent.models.fetch.AT_ONCE",
-        "outbox_wait": "edge_agent.session.outbox.BUSY_WAIT",
-        "kept_receipts": "edge_agent.session.outbox.KEPT_RECEIPTS",
-        "kept_snapshots": "edge_agent.session.snapshots.KEPT_RUNS",
-        "kept_local_models": "edge_agent.models.evaluation.KEPT_LOCAL_MODELS",
-        "followed_models": "edge_agent.models.follower.FOLLOWED_MODELS",
-        "remembered_runs": "edge_agent.session.session.REMEMBERED_RUNS",
-        "remembered_tasks": "edge_agent.session.session.REMEMBERED_TASKS",
-        "duel_sightings": "edge_agent.messages.duplicate_id.SIGHTINGS",
-        "duel_apart": "edge_agent.messages.duplicate_id.APART",
-        "duel_quiet": "edge_agent.messages.duplicate_id.QUIET",
-        "duel_span": "edge_agent.messages.duplicate_id.SPAN",
-        "duel_patience": "edge_agent.messages.duplicate_id.PATIENCE",
-        "duel_stubborn": "edge_agent.messages.duplicate_id.STUBBORN",
-        "duel_remembered": "edge_agent.messages.duplicate_id.REMEMBERED",
-        "window_wait": "edge_agent.sources.window.BUSY_WAIT",
-    }
 
     id: Id
     broker: str = Field(min_length=1)

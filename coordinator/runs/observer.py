@@ -1,7 +1,6 @@
-"""Who watches a coordinator: metrics and traces hear of every performed effect, and can change nothing.
+"""Who watches a coordinator: metrics hear of every performed effect, and can change nothing.
 
-Neither the engine nor `core` knows Prometheus or OpenTelemetry; a simulator runs thousands of coordinators without
-them.
+Neither the engine nor `core` knows Prometheus; a simulator runs thousands of coordinators without it.
 """
 
 from __future__ import annotations

@@ -89,14 +89,6 @@ class ForecastConfig(Settings):
         "log",
         "state_dir",
     )
-    retired: ClassVar = {
-        "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
-        "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
-        "queue_samples": "edge_agent.live.samples.WAITING",
-        "max_sample_bytes": "edge_agent.live.port.MAX_BYTES",
-        "faults_told_every": "edge_agent.forecast.serve.FAULTS_LOGGED_EVERY",
-        "identity_look": "broker.credentials.LOOK_EVERY",
-    }
 
     id: Id
     source: str = Field(min_length=1)

@@ -263,8 +263,6 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
     """
     logs.configure(config.log_level, config.log_format)
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
-    for note in config.notes:
-        say.warning("retired-setting", note=note)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)

@@ -65,7 +65,7 @@ def _variables() -> set[str]:
     named = {
         f"GLASSFLEET_{prefix}{field.upper()}"
         for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
-        for field in (*settings_of(config), *config.retired)
+        for field in settings_of(config)
         for prefix in (service, "")
     }
     for folder in CODE:
