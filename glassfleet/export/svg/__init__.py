@@ -4,8 +4,7 @@ All functions are pure and escape what they are given. Colours come from the cla
 light and dark.
 
 - :mod:`.shapes` what all share; :mod:`.text` numbers and names as people read them
-- :mod:`.trees` trees of :mod:`.branches` (rules) and :mod:`.structures` (populations); :mod:`.rule_table` rule bases
+- :mod:`.trees` trees of :mod:`.branches` (rules) and :mod:`.structures` (populations)
 - :mod:`.sets` partitions; :mod:`.charts` shares and scores; :mod:`.rounds` the rounds of a run
-- :mod:`.effects` curves over an input, in a :mod:`.plane`
-- :mod:`.png` the same as pixels
+- :mod:`.effects` curves over an input
 """

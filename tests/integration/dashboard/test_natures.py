@@ -109,16 +109,16 @@ def test_model_is_downloaded_as_the_file_that_the_command_writes(shop: httpx.Cli
     text = text_of(shop, f"/models/{NAMES[kind]}")
     offered = re.findall(rf'href="(/models/{NAMES[kind]}/1/download\?format=(\w+))"', text)
     assert [name for _, name in offered] == {
-        "tree": ["c", "python", "html", "fml"], "fedavg_mlp-numbers": ["c", "python", "html"], "population": ["html"]
+        "tree": ["c", "fml", "svg"], "fedavg_mlp-numbers": ["c"], "population": ["svg"]
     }[kind]  # fmt: skip
     for address, name in offered:
         answer = shop.get(address)
         assert answer.status_code == 200
         assert answer.content == export(model(kind), name, title=f"{NAMES[kind]} v1")
-        suffix = {"c": ".h", "python": ".py", "html": ".html", "fml": ".xml"}[name]
+        suffix = {"c": ".h", "svg": ".svg", "fml": ".xml"}[name]
         assert answer.headers["content-disposition"] == f'attachment; filename="{NAMES[kind]}-v1{suffix}"'
         assert answer.headers["x-content-type-options"] == "nosniff"
-        media = {"c": "text/x-c", "python": "text/x-python", "html": "text/html", "fml": "application/xml"}[name]
+        media = {"c": "text/x-c", "svg": "image/svg+xml", "fml": "application/xml"}[name]
         assert answer.headers["content-type"] == f"{media}; charset=utf-8"
     for wrong in ("png", "json", ""):
         answer = shop.get(f"/models/{NAMES[kind]}/1/download", params={"format": wrong})
