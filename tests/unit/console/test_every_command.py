@@ -323,9 +323,7 @@ def slow():
     time.sleep(10)
 """,
 }
-RUN_SLOW = (
-    "import sys; from console.main import *; COMMANDS['x'] = {'slow': ('slow:slow', '')}; sys.exit(run(['slow']))"
-)
+RUN_SLOW = "import sys; from console.main import *; COMMANDS['x'] = {'slow': ('slow:slow', '')}; exit(run(['slow']))"
 
 
 @pytest.mark.parametrize("moment", AT_A_BAD_MOMENT)
