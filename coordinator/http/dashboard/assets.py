@@ -65,10 +65,10 @@ def styles(assets: Mapping[str, Asset]) -> list[str]:
 
 
 def as_file(page: str) -> str:
-    """Return a page that says the same without its coordinator: no forms, no links to other pages, nothing folded."""
+    """Return a page that says the same without its coordinator: no forms, no links to other pages, little folded."""
     page = re.sub(r"<form\b.*?</form>", "", page, flags=re.DOTALL)
     page = re.sub(r'(<a\b[^>]*?) href="/[^"]*"', r"\1", page)
-    return re.sub(r"<details\b(?![^>]*\bopen\b)", "<details open", page)
+    return re.sub(r"<details\b(?![^>]*\b(?:open|folded)\b)", "<details open", page)
 
 
 def add_assets(app: FastAPI, assets: Mapping[str, Asset]) -> None:
