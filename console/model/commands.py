@@ -69,8 +69,6 @@ class ExplainOptions(ShowOptions):
     fixed: tuple[str, ...]
     only: tuple[str, ...]
     max_inputs: int | None
-    all_rows: bool
-    most: int
     words: Path | None
 
 
@@ -322,14 +320,6 @@ def predict(options: PredictOptions) -> None:
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
 @click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
 @click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
-@click.option(
-    "--summary", "all_rows", is_flag=True,
-    help="In place of one row, all of them: mean share of each input, which rules decided, what fell back.",
-)  # fmt: skip
-@click.option(
-    "--rows", "most", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
-    help="With --summary: of a longer file explain N rows, spread evenly over it.",
-)  # fmt: skip
 @words_option
 @result_options
 @options_as(ExplainOptions)
@@ -337,28 +327,20 @@ def explain(options: ExplainOptions) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.
 
     Prints the rule in words, the degree to which each condition holds, each input's share and what the shares add up
-    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome. With --summary:
-    what the model looks at over a whole file.
+    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome.
 
     \b
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
-      glassfleet model explain qoe --data drive.csv --summary
     """
-    from console.model.over_rows import explain_rows, refuse_mixed
-    from glassfleet.reference import Reference
-
-    refuse_mixed(summary=options.all_rows)
-    record, learned, _ = load(options)
-    reference = typical(options, record, learned)
-    learned = spoken(learned, options.words)
-    if options.all_rows:
-        explain_rows(learned, options.data, options.most, reference, as_json=options.as_json)
-        return
     from console.model.inputs import row_of
     from console.model.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
+    from glassfleet.reference import Reference
 
+    record, learned, _ = load(options)
+    reference = typical(options, record, learned)
+    learned = spoken(learned, options.words)
     both = [name for name in options.fixed if name in options.only]
     if both:
         raise UsageError(

@@ -41,7 +41,6 @@ from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.dashboard.reports import add_reports
-from coordinator.http.dashboard.schedules import add_schedule_pages
 from coordinator.http.dashboard.week import week
 from coordinator.http.errors import Fault, Heads, in_words
 from coordinator.http.guard import LAST_PORT, Guard
@@ -205,7 +204,7 @@ def make_app(  # noqa: C901  one short function per address
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
     dashboard.add_pages(app)
-    for add in (add_model_pages, add_reports, add_model_actions, add_actions, add_schedule_pages):
+    for add in (add_model_pages, add_reports, add_model_actions, add_actions):
         add(app, dashboard)
     admits = {"token": with_token(dashboard.tokens), "session": dashboard.sessions.admit}
     open_door(app, Door(HTTP_LIMITS, admits))

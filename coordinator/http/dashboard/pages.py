@@ -28,7 +28,7 @@ from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
-from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
+from glassfleet.export.svg import charts, effects, rounds, sets, shapes, text
 from glassfleet.export.svg.errors import error_bars
 from glassfleet.numerics.paired import in_words
 from glassfleet.private.words import protection, question
@@ -93,7 +93,6 @@ class Dashboard:
                 "growth": growth,
                 "with_candidate": with_candidate,
                 "show": show,
-                "leakage": leakage,
                 "static": addresses(self._assets),
                 "style": Markup("\n").join(Markup(text) for text in styles(self._assets)),  # noqa: S704  our own files
                 "printed": False,
