@@ -93,16 +93,14 @@ class ConnectionSettings:
     protocol : str
         ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``. Why: a broker that answers one of them wrongly.
     keepalive : int
-        Seconds between signs of life to the broker. Why: shorter finds dead links sooner, longer costs less on a
-        metered one.
+        Seconds between signs of life to the broker. Why: shorter finds dead links sooner, longer costs less.
     session_expiry : int
-        Seconds for which the broker keeps subscriptions and messages of an absent client (MQTT 5). Why: vehicles that
-        are away for longer than an hour.
+        Seconds for which the broker keeps subscriptions and messages of an absent client (MQTT 5). Why: long absences.
     connect_timeout : float
         Seconds to wait for TCP and TLS, and for the answer to CONNECT. Why: a satellite link.
     reconnect_longest : float
-        Longest wait between two reconnects, seconds; each is twice the one before, and drawn between half of it and
-        all of it, so that a fleet does not come back at once. Why: a fleet so large that its return is a flood.
+        Longest wait between two reconnects, seconds. Each is drawn between half and all of twice the one before, so
+        that a fleet does not come back at once. Why: a very large fleet.
     max_message_bytes : int
         Larger messages travel in parts, 4 KiB to 64 MiB. Why: a broker with a lower limit than 128 KiB.
     """

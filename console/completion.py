@@ -67,13 +67,13 @@ def complete_names(command: click.Command) -> None:
 
 
 def _schemes(_given: click.Context) -> list[str]:
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
 
     return catalogue.names()
 
 
 def _parameters(given: click.Context) -> list[str]:
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
     from glassfleet.schemes import DEFAULT
 
     return [f"{name}=" for name in catalogue.load(given.params.get("scheme") or DEFAULT).Parameters.model_fields]

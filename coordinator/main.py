@@ -46,7 +46,7 @@ from coordinator.runs.schedules import Schedules
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
 from schemas.plain_structlog import structlog

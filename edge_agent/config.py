@@ -48,31 +48,28 @@ class AgentConfig(Settings):
     id : str
         The agent's id in its fleet. Why: every vehicle has its own.
     broker : str
-        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``; of a cluster one for each node, with commas
-        between. Why: every fleet has its own.
+        ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
+        its own.
     broker_wait : float
-        Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever. Why: a vehicle
-        that starts without coverage waits for ever.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: no coverage at the start.
     connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
-        The vehicle's rows: a file, a window of a live stream, or the URL of a query, as `glassfleet data --help` lists
-        them. Why: every vehicle has its own.
+        The vehicle's rows: a file or URL that `glassfleet data --help` lists. Why: every vehicle has its own.
     target : str or None
-        Target column; None: the last one. Why: another column is to be forecast.
+        Target column; default: the last one. Why: another column is to be forecast.
     labels : bool
-        The target is a class label (text), not a number. Why: classes are to be told apart.
+        The target is a class, not a number. Why: a classifier is to be learned.
     categories : bool
-        Columns of text are inputs too, for the schemes that take categories; otherwise text is a fault. Why: rows with
-        text.
+        Columns of text are inputs, too, for schemes that take categories. Why: rows with text.
     missing : bool
-        Cells of inputs may be empty, for the schemes that take such; otherwise that is a fault. Why: rows with gaps.
+        Cells of inputs may be empty, for schemes that take that. Why: rows with gaps.
     schemes : tuple of str or None
-        Allow-list; None: every scheme that is installed. Why: a vehicle that shall not take part in some.
+        Schemes it takes part in; default: all that are installed. Why: a vehicle that must not take part in some.
     slow : float
-        Seconds that each answer is on its way, as over a slow link, 0 to 3600. Why: demonstrations.
+        Seconds by which each answer is delayed, 0 to 3600. Why: demonstrations.
     evaluate : bool
-        Score new models on the local test rows and publish the scores. Why: nobody shall hear a vehicle's scores.
+        Score new models on the local test rows and publish the scores. Why: scores must stay private.
     outbox_max_bytes : int
         Most bytes of unacknowledged answers on disk. Why: a small disk.
     timing : Timing
@@ -82,8 +79,8 @@ class AgentConfig(Settings):
     month : Monthly
         What learning may take in a calendar month.
     private : "only", "allowed" or "never"
-        Whether it answers runs in which the coordinator sees its numbers, and private runs. Why: "only" where nobody
-        may see a vehicle's numbers.
+        Which runs it answers: private ones only, all, or never private ones. Why: "only" where nobody may see a
+        vehicle's numbers.
     private_limits : Limits
         What it asks for in private runs, whatever the coordinator says.
     """

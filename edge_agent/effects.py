@@ -33,9 +33,9 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
+from glassfleet.contract.messages import Task
 from glassfleet.data.recent import recent
 from glassfleet.errors import PrivacyError, TaskError
-from glassfleet.scheme import Task
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Refusal
 

@@ -51,22 +51,19 @@ class Settings(BaseModel):
     fleet : str
         Fleet id: all topics start with ``gf/1/{fleet}/``. Why: several fleets at one broker.
     state_dir : Path
-        Where state is kept; an agent's own part is ``agents/{fleet}/{id}`` in it, so that agents can share the setting.
-        Default: ``$XDG_STATE_HOME/glassfleet``, or ``~/.local/state/glassfleet``. Why: another disk, a container's
-        volume.
+        Where state is kept; an agent's part is ``agents/{fleet}/{id}`` in it. Default: ``$XDG_STATE_HOME/glassfleet``,
+        or ``~/.local/state/glassfleet``. Why: another disk, a container's volume.
     identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``, made by ``glassfleet agent enrol`` or
-        ``glassfleet ca issue``. A forecaster has an agent id of its own, since brokers give each certificate one
-        connection. Why: every process has its own.
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``. A forecaster has an agent id of its own,
+        since brokers give each certificate one connection. Why: every process has its own.
     ca_file : Path or None
-        Certificate authority for ``mqtts``, in place of the identity's. Why: a broker with a certificate of others.
+        Certificate authority for ``mqtts``, instead of the identity's. Why: a broker of another authority.
     insecure_plaintext : bool
-        Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said. Why: a network
-        that is guarded otherwise.
+        Allow ``mqtt`` to another machine: everybody on the way can read and change it. Why: a guarded network.
     log_level : str
-        ``debug``, ``info``, ``warning`` or ``error``. Why: to look for a fault.
+        ``debug``, ``info``, ``warning`` or ``error``. Why: to find a fault.
     log_format : str
-        ``console`` or ``json``. Why: logs that are collected by a program.
+        ``console`` or ``json``. Why: a program collects the logs.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

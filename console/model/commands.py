@@ -29,7 +29,7 @@ from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 _HELD_BACK = {"drives": "the newest drives", "rows": "the newest rows", "split": "the column split"}
@@ -192,7 +192,7 @@ def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
     from console.model.words import input_words, wrapped
     from glassfleet.explain import importance, reach
     from glassfleet.explain.partitions import levels_of
-    from glassfleet.reference import reference_of
+    from glassfleet.model.baseline import reference_of
 
     domain = learned.domain
     reference = None if record is None else reference_of(record.parameters, domain)
@@ -255,8 +255,8 @@ def rules(options: RulesOptions) -> None:
     from console.tables import printable
     from glassfleet.explain import RuleView, summary
     from glassfleet.explain.partitions import levels_of
-    from glassfleet.nature import readable_rules
-    from glassfleet.rules import measures_note, most_used
+    from glassfleet.model.protocol import readable_rules
+    from glassfleet.model.rules import measures_note, most_used
 
     learned = spoken(load(options)[1], options.words)
     chosen = sorted(readable_rules(learned), key=most_used)[: options.top]
@@ -336,7 +336,7 @@ def explain(options: ExplainOptions) -> None:
     from console.model.inputs import row_of
     from console.model.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
-    from glassfleet.reference import Reference
+    from glassfleet.model.baseline import Reference
 
     record, learned, _ = load(options)
     reference = typical(options, record, learned)

@@ -14,8 +14,9 @@ from coordinator.engine.effects import MOST_NAMED
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.packing import kept
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
+from glassfleet.contract.messages import Contribution
+from glassfleet.contract.scheme import Server
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
 
 

@@ -16,8 +16,8 @@ from immutables import Map
 
 from coordinator.engine.events import Checkpoint
 from coordinator.engine.state import Level, Offer, Round, RoundSummary, RunState
+from glassfleet.contract.messages import Task
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Task
 from schemas.codec import Value
 
 BOUND: Final = 32 * 1024 * 1024

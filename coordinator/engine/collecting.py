@@ -15,13 +15,14 @@ import numpy as np
 
 from coordinator.engine.packing import copied
 from coordinator.engine.state import CountedRows, Level, Store, Stored
+from glassfleet.contract.messages import COUNTS, Contribution, Task
+from glassfleet.contract.scheme import Server
 from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.private.between import COMPANY
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.sums import add, question_digest
 from glassfleet.private.totals import Total, known
-from glassfleet.scheme import COUNTS, Contribution, Server, Task
 from schemas.errors import RunFailedError
 
 MASKED = "masked"

@@ -16,11 +16,11 @@ from coordinator.engine.draft import Draft
 from coordinator.engine.effects import InfluenceUnknown, Restarted, WaitsForFormer
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
+from glassfleet.contract.scheme import Server
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
 from glassfleet.private.layout import layout_of
 from glassfleet.private.sums import question_digest
-from glassfleet.scheme import Server
 
 
 def ask_pairs(draft: Draft, group: int, fault: SchemeFaultError) -> None:

@@ -10,10 +10,10 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
-from glassfleet.numerics.influence import Influence
+from glassfleet.contract.scheme import Server
+from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.private.totals import known
-from glassfleet.scheme import Server
 from schemas.messages import Outcome
 
 

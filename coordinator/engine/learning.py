@@ -21,15 +21,16 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Scheme, Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
-from glassfleet.intervals import lines_of
-from glassfleet.numerics.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
-from glassfleet.numerics.paired import MARGIN
+from glassfleet.evaluation.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
+from glassfleet.evaluation.paired import MARGIN
+from glassfleet.evaluation.scores import Asked, same_target
+from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import round_digest
-from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
-from glassfleet.scores import Asked, same_target
 from schemas.documents import canonical_json
 from schemas.errors import GlassfleetError, RunFailedError
 

@@ -68,15 +68,8 @@ from coordinator.engine.learning import Lookup
 from coordinator.engine.state import NUMBERS, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
-from glassfleet import catalogue
-from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
-from glassfleet.numerics.influence import Influence
-from glassfleet.private.groups import Terms, parameters_digest
-from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Scheme, Server
-from glassfleet.scores import SCORES
-from glassfleet.traits import (
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import (
     input_quantiles_of,
     is_label_scheme,
     private_parameters,
@@ -85,6 +78,13 @@ from glassfleet.traits import (
     takes_excess,
     takes_missing,
 )
+from glassfleet.contract.scheme import Scheme, Server
+from glassfleet.data.parameters import parameter_fault
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
+from glassfleet.evaluation.influence import Influence
+from glassfleet.evaluation.scores import SCORES
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.pairs import PAIRS
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 

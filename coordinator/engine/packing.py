@@ -17,7 +17,7 @@ from immutables import Map
 from numpy.typing import NDArray
 
 from coordinator.engine.state import Store, Stored, holds
-from glassfleet.scheme import Contribution
+from glassfleet.contract.messages import Contribution
 
 LONG = 256
 """Arrays of fewer numbers are kept as they came while a round is open: a look at them costs more than it is worth."""

@@ -14,9 +14,9 @@ from coordinator.journal.port import Entry
 from coordinator.runs.records import steps
 from glassfleet.audit.private import Sums
 from glassfleet.audit.transcript import Opened
+from glassfleet.contract.messages import Contribution
 from glassfleet.private.layout import Layout
 from glassfleet.private.simulation import Heard
-from glassfleet.scheme import Contribution
 from schemas.errors import StorageError
 
 

@@ -22,8 +22,8 @@ from edge_agent.live.port import Access, Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from edge_agent.recordings.units import unlike
-from glassfleet.explanation import Explanation
-from glassfleet.reference import explained
+from glassfleet.model.baseline import explained
+from glassfleet.model.explanation import Explanation
 from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
 

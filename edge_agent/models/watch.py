@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.intervals import WORST, TellsRule, lines_of, width_of
-from glassfleet.numerics.drift import Memory, figures
-from glassfleet.scheme import Model
+from glassfleet.evaluation.drift import Memory, figures
+from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
+from glassfleet.model.protocol import Model
 
 
 @dataclass

@@ -52,10 +52,9 @@ class Monthly:
     Attributes
     ----------
     megabytes : float or None
-        Payloads of messages received and sent, in millions of bytes; None: no limit. Why: a contract that pays by
-        volume.
+        Most payload received and sent in a month, in millions of bytes; default: no limit. Why: a metered link.
     seconds : float or None
-        Seconds that answers and scores are computed, by the clock on the wall; None: no limit. Why: a battery.
+        Most wall-clock seconds of computing in a month; default: no limit. Why: a battery.
     """
 
     megabytes: Annotated[float, Gt(0)] | None = None

@@ -16,15 +16,16 @@ from edge_agent.compute.worker import Work, is_light
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from edge_agent.session.watched import WatchStore
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import cost_of, takes_categories, takes_excess, takes_missing
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.rows import drawn_for
+from glassfleet.contract.scheme import Client
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
-from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Client, Contribution, Task
-from glassfleet.scores import SCORES
-from glassfleet.traits import cost_of, takes_categories, takes_excess, takes_missing
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, DocumentError, UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.storage import explained, replacing
-from glassfleet.numerics.drift import Memory
+from glassfleet.evaluation.drift import Memory
 
 NAME = "drift.json"
 """In the agent's directory."""

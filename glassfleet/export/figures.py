@@ -11,8 +11,7 @@ from glassfleet.export.svg.rule_summary import rule_summaries
 from glassfleet.export.svg.shapes import file_of
 from glassfleet.export.svg.structures import StructureTree, structures
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature
 from schemas.errors import UsageError
 
 MOST_SHARES = 12

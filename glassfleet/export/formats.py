@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.explain.summary import summary
 from glassfleet.export.c_header import to_c
 from glassfleet.export.figures import tree_picture
 from glassfleet.export.fml import to_fml
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
-from glassfleet.tables import RuleTables
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.tables import RuleTables
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord

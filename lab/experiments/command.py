@@ -14,8 +14,8 @@ from console.common import RowsFile, json_option, parse_parameters, print_json, 
 from console.progress import progress
 from console.run.options import MEMORY_HELP
 from console.run.runspec import checked_parameters, memory_file
-from glassfleet import catalogue
-from glassfleet.scheme import Scheme
+from glassfleet.contract import catalogue
+from glassfleet.contract.scheme import Scheme
 from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds

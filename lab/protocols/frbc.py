@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.f1 import class_counts, class_f1
+from glassfleet.evaluation.f1 import class_counts, class_f1
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 NODES = 10

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from glassfleet import catalogue
-from glassfleet.checks import CHECKS, Bench, ConformanceError
+from glassfleet.conformance import CHECKS, Bench, ConformanceError
+from glassfleet.contract import catalogue
 from glassfleet.export import export
-from glassfleet.scheme import Contribution, Model, Next, Scheme, Task
+from glassfleet.model.protocol import Contribution, Model, Next, Scheme, Task
 from lab.experiments.command import experiment
 
 FOLDER = Path(__file__).parent / "toy"

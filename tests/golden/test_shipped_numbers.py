@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from lab.experiments.folds import averages_of, plan_of
 from tests.support.datasets import dataset
 

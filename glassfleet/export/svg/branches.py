@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.explain.partitions import levels_of
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.rules import Condition, Rule
-from glassfleet.scheme import Model
-from glassfleet.tables import RampTree, SplitTree
+from glassfleet.model.protocol import Model
+from glassfleet.model.rules import Condition, Rule
+from glassfleet.model.tables import RampTree, SplitTree
 
 
 @dataclass

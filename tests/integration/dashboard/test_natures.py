@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from coordinator.http.dashboard.library import LoadedModel
 from glassfleet.export.formats import export
 from glassfleet.export.svg.branches import Branch
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model
 from schemas.messages import Evaluation
 from tests.support import sample_models
 from tests.support.coordinator_http import births, publish, served

@@ -19,8 +19,8 @@ from edge_agent.config import SHARED, AgentConfig
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.messages.presence import HEAD_EVERY, Presence
 from edge_agent.runner import make_agent
-from glassfleet import catalogue
-from glassfleet.scheme import Contribution, Task
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from schemas import limits
 from schemas.errors import IdentityError, UsageError
 from schemas.messages import AgentState

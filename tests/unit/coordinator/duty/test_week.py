@@ -20,7 +20,7 @@ from coordinator.duty.causes import Look
 from coordinator.duty.week import Change, Week, week
 from coordinator.journal.port import Decision
 from coordinator.runs.view import suspended_document
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_http import EVIL, publish, served, small_document
 

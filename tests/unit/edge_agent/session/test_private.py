@@ -19,9 +19,9 @@ from edge_agent.session.disclosures import NAME, Disclosures, numbers_in, read
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
+from glassfleet.contract.messages import Contribution
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
-from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import DataError, StorageError

@@ -26,7 +26,7 @@ from glassfleet.explain import (
     starting_row,
     summary,
 )
-from glassfleet.nature import readable_rules
+from glassfleet.model.protocol import readable_rules
 from glassfleet.schemes.tree import FuzzyClassTree
 from schemas.errors import DataError, UsageError
 from tests.support import sample_models
