@@ -17,8 +17,10 @@ from click.testing import CliRunner
 
 from glassfleet.conformance import CHECKS, Bench, ConformanceError
 from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import Scheme
 from glassfleet.export import export
-from glassfleet.model.protocol import Contribution, Model, Next, Scheme, Task
+from glassfleet.model.protocol import Model
 from lab.experiments.command import experiment
 
 FOLDER = Path(__file__).parent / "toy"
