@@ -29,6 +29,7 @@ from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
 if TYPE_CHECKING:
+    from glassfleet.explain import ModelView
     from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
@@ -154,7 +155,7 @@ def show(options: ShowOptions) -> None:
       glassfleet model show qoe --json > qoe.json
     """
     from console.model.words import input_words, wrapped
-    from glassfleet.explain import summary
+    from glassfleet.explain import ModelView
     from schemas.documents import document_digest
 
     record, learned, standing, moved = load_with_moved(options)
@@ -173,13 +174,14 @@ def show(options: ShowOptions) -> None:
         click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
     click.echo(f"  size: {size}")
-    for note in summary(learned, top=0).notes:
+    view = ModelView(learned, {} if record is None else record.parameters)
+    for note in view.summary.notes:
         click.echo("\n".join(wrapped(note, "  ")))
     if record is not None:
         _show_training(record, learned)
     for each in moved:
         click.echo("\n".join(wrapped(f"moved: {each}", "  ")))
-    _show_inputs(record, learned)
+    _show_inputs(view)
     target = learned.domain.target
     if target is not None:
         click.echo(f"  target {target.name}: {input_words(target)}")
@@ -187,23 +189,19 @@ def show(options: ShowOptions) -> None:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
 
 
-def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
+def _show_inputs(view: ModelView) -> None:
     """Say of each input what it is, how far it moves the answer over the fleet's rows, and over its range."""
     from console.model.words import input_words, wrapped
-    from glassfleet.explain import importance, reach
     from glassfleet.explain.partitions import levels_of
-    from glassfleet.model.baseline import reference_of
 
-    domain = learned.domain
-    reference = None if record is None else reference_of(record.parameters, domain)
-    moved, spans = (each(learned, reference, domain.names) for each in (importance, reach))
+    domain = view.model.domain
     unit = " %" if domain.target is None else f" {domain.target.unit}" if domain.target.unit else ""
-    for variable, levels in zip(domain.features, levels_of(learned), strict=False):
+    for variable, levels in zip(domain.features, levels_of(view.model), strict=False):
         words = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
-        if variable.name in moved:
-            words += f"; moves the answer by {moved[variable.name]:.3g}{unit}"
-        if variable.name in spans:
-            words += f", over its range by {spans[variable.name]:.3g}{unit}"
+        if variable.name in view.importance:
+            words += f"; moves the answer by {view.importance[variable.name]:.3g}{unit}"
+        if variable.name in view.reach:
+            words += f", over its range by {view.reach[variable.name]:.3g}{unit}"
         click.echo("\n".join(wrapped(words, "  ")))
 
 

@@ -46,7 +46,7 @@ def week(api: Coordinator, out: Path | None, *, as_json: bool) -> None:
 
 
 def _lines(week: Mapping[str, Any]) -> Iterator[str]:
-    from glassfleet.export.svg.text import size  # numpy comes with it
+    from glassfleet.explain.text import size  # numpy comes with it
 
     yield f"Fleet {week['fleet']}: the week to {week['end'][:10]}"
     yield "Is it better?"

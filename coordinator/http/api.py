@@ -50,7 +50,7 @@ from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
 from coordinator.specification.run import RunSpec, with_participation
-from glassfleet.export.svg.text import cut
+from glassfleet.explain.text import cut
 from schemas.errors import (
     BrokerError,
     DamagedError,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from glassfleet.explain.branches import rule_tree
 from glassfleet.explain.effects import Effect
 from glassfleet.explain.row import RowExplanation
-from glassfleet.export.svg.branches import rule_tree
+from glassfleet.explain.rule_summary import rule_summaries
+from glassfleet.explain.structures import structures
 from glassfleet.export.svg.charts import REPORT, waterfall
 from glassfleet.export.svg.effects import Scale, effect_curve
-from glassfleet.export.svg.rule_summary import rule_summaries
 from glassfleet.export.svg.shapes import file_of
-from glassfleet.export.svg.structures import StructureTree, structures
-from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
+from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree, StructureTree
 from glassfleet.model.protocol import Model, nature
 from schemas.errors import UsageError
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
+from glassfleet.explain.text import cut
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut
 from glassfleet.export.svg.trees import NAME, Layout, box, titled
 
 MOST_LINES = 200

@@ -25,13 +25,13 @@ from coordinator.journal.port import StoredModel
 from coordinator.models.drift import moved_since
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
+from glassfleet.explain.branches import Branch, opened
 from glassfleet.explain.difference import Part
+from glassfleet.explain.structures import uses
 from glassfleet.explain.summary import FeatureUse
+from glassfleet.explain.text import cut, number
 from glassfleet.export.formats import FORMATS, export, holding
-from glassfleet.export.svg.branches import Branch, opened
-from glassfleet.export.svg.structures import StructureTree, uses
-from glassfleet.export.svg.text import cut, number
-from glassfleet.export.svg.trees import MOST_LEAVES, OPEN_LEAVES, RuleTree
+from glassfleet.export.svg.trees import MOST_LEAVES, OPEN_LEAVES, RuleTree, StructureTree
 from glassfleet.model.rules import Condition, Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
 

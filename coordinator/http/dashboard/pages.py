@@ -29,7 +29,8 @@ from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.evaluation.paired import in_words
-from glassfleet.export.svg import charts, effects, rounds, sets, shapes, text
+from glassfleet.explain import text
+from glassfleet.export.svg import charts, effects, rounds, sets, shapes
 from glassfleet.export.svg.errors import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question

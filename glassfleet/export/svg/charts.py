@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple, TypeAlias
 
+from glassfleet.explain.text import cut, number
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut, number
 from schemas.text import counted
 
 

@@ -10,9 +10,9 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from glassfleet.explain.effects import Effect
+from glassfleet.explain.text import cut, number
 from glassfleet.export.svg.sets import width
 from glassfleet.export.svg.shapes import Svg, class_colour, picture
-from glassfleet.export.svg.text import cut, number
 
 WIDTH, TALL, TOP = 340, 96, 8
 FLOOR: Final = TOP + TALL

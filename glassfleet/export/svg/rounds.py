@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from glassfleet.explain.text import size
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import size
 from schemas.rounds import count
 from schemas.text import counted
 

@@ -12,8 +12,8 @@ from functools import partial
 from html import escape
 
 from glassfleet.explain import Partition
+from glassfleet.explain.text import cut, number, signs
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut, number, signs
 
 WIDTH, TALL, LEFT = 340, 74, 8
 FLOOR = 16 + TALL

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import httpx
@@ -13,9 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from coordinator.http.dashboard.library import LoadedModel
+from glassfleet.explain import ModelView
+from glassfleet.explain.branches import Branch
 from glassfleet.export.formats import export
-from glassfleet.export.svg.branches import Branch
 from glassfleet.model.protocol import Model
 from schemas.messages import Evaluation
 from tests.support import sample_models
@@ -231,7 +230,7 @@ def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
 @pytest.mark.parametrize("kind", ["dp_tree", "dp_tree-text"])
 def test_crisp_tree_is_drawn_as_it_was_learned(kind: str) -> None:
     made = sample_models.model(kind)
-    root = LoadedModel(SimpleNamespace(document=made.to_document()), made).root  # type: ignore[arg-type]
+    root = ModelView(made).root
     assert (root.count, len(root.children)) == (len(made.rules()), 2)
     assert root.support == pytest.approx(sum(rule.support for rule in made.rules()))
     seen = []
