@@ -1,8 +1,8 @@
 # ruff: noqa: E501  a table is read by its columns
 """The transition table of a run: every change of phase that it can make, and nothing else.
 
-It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows the table and its diagram, and
-a test keeps the page equal to them.
+It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows its diagram, and a test
+keeps the page equal to it.
 """
 
 from __future__ import annotations

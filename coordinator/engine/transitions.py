@@ -1,4 +1,4 @@
-"""A table of transitions: what drives the phases of a machine, and what its page in the documentation is drawn from."""
+"""A table of transitions: what drives the phases of a machine, and its diagram."""
 
 from __future__ import annotations
 
@@ -59,15 +59,6 @@ class Table:
         if phase is None:
             raise AssertionError(f"the transition table has no way from {source!r} by {cause!r}: a fault of the engine")
         return phase
-
-    def as_markdown(self) -> str:
-        """Draw the table for the documentation."""
-        lines = ["| from | cause | to | when | effects |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {row.source or '(none)'} | {row.cause} | {row.target} | {row.when} | {row.effects} |"
-            for row in self.rows
-        ]
-        return "\n".join(lines)
 
     def as_mermaid(self) -> str:
         """Draw the diagram for the documentation; causes between the same two phases share an arrow."""
