@@ -285,7 +285,7 @@ class Coordinator:
         window = spec.window and spec.window.started(self.timeline.wall())
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "window": window})
         self.runs.begin(spec.run)
-        start = Start(self.timeline.now(), spec, self.fleet.offers())
+        start = Start(self.timeline.now(), spec, self.fleet.offers() | self.fleet.faulty())
         champion = self.models.champion(spec.model)
         if spec.private is not None:
             start = self._private_start(start, champion)

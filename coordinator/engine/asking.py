@@ -105,6 +105,11 @@ def quorum(state: RunState, current: Round) -> int:
     return learning.share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))
 
 
+def count_up(state: RunState) -> int:
+    """Return how many agents are up."""
+    return sum(not offer.fault for offer in state.agents.values())
+
+
 def able(state: RunState) -> tuple[str, ...]:
     """Return the agents that are up and offer scheme and columns, in the order of id."""
     needed = needed_columns(state)
@@ -134,13 +139,16 @@ def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> b
 
 
 def unable(state: RunState) -> dict[str, str]:
-    """Return why the agents that are up and that `able` leaves out are not asked, by agent."""
+    """Return why the agents that `able` leaves out are not asked, by agent: they are up, or cannot use their data."""
     wanted = needed_columns(state) if state.features else frozenset(state.spec.features or ())
     target = state.target or state.spec.target or ""
     reasons = {}
     for agent, offer in state.agents.items():
         if agent in state.spec.without:
             reasons[agent] = "is left out of this run"
+            continue
+        if offer.fault:
+            reasons[agent] = f"cannot use its data: {offer.fault}"
             continue
         missing = sorted(wanted - set(offer.features)) if offer.features else []
         if state.spec.scheme not in offer.schemes:

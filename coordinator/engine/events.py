@@ -80,7 +80,7 @@ class Checkpoint(TimedEvent):
 
 @dataclass(frozen=True)
 class AgentUp(TimedEvent):
-    """An agent's birth certificate."""
+    """An agent's birth certificate, or its word that its data cannot be used: an offer with a fault."""
 
     kind = "agent-up"
     agent: str

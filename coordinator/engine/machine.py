@@ -65,7 +65,7 @@ from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
 from coordinator.engine.learning import Lookup
-from coordinator.engine.state import NUMBERS, RunState
+from coordinator.engine.state import NUMBERS, Offer, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet.contract import catalogue
@@ -296,15 +296,25 @@ def _take(draft: Draft, event: events.Event) -> None:
         case events.Malformed():
             answers.turn_away(draft, event.agent, event.task_digest, "rejected", event.reason)
         case events.AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
-            if draft.state.agents.get(agent) != offer:
-                draft.update(agents=draft.state.agents.set(agent, offer))
-            answers.heard(draft, agent)
+            _offered(draft, agent, offer)
         case events.AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
             draft.update(agents=draft.state.agents.delete(agent))
         case events.Cancel() | events.Unable():
             _stop(draft, event)
     _gather(draft)
     rounds.settle(draft)
+
+
+def _offered(draft: Draft, agent: str, offer: Offer) -> None:
+    """Take an offer; who cannot use its data is there only for a run that gathers, which then waits for no other."""
+    agents = draft.state.agents
+    if offer.fault and draft.state.phase != "gathering":
+        if agent in agents:
+            draft.update(agents=agents.delete(agent))
+        return
+    if agents.get(agent) != offer:
+        draft.update(agents=agents.set(agent, offer))
+    answers.heard(draft, agent)
 
 
 def _stop(draft: Draft, event: events.Cancel | events.Unable) -> None:
@@ -343,18 +353,19 @@ def _gather(draft: Draft) -> None:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
-            f"({len(state.agents)} up in all{way_out and f'; {way_out}'})"
+            f"({asking.count_up(state)} up in all{way_out and f'; {way_out}'})"
             + draft.without_broker("that time")
             + asking.why_not(asking.unable(settled)),
         )
 
 
 def _is_enough(state: RunState, able: int, wanted: int) -> bool:
-    """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
+    """Whether a run may begin without agents that differ from most or cannot use their data, and no others."""
     if state.spec.private is not None or not state.features:
         return False
     needed = asking.needed_columns(state)
-    there = able + sum(bool(asking.differs(state, offer, needed)) for offer in state.agents.values())
+    left_out = (bool(offer.fault or asking.differs(state, offer, needed)) for offer in state.agents.values())
+    there = able + sum(left_out)
     return there >= wanted and able >= learning.share(state.spec.policy.min_agents, there)
 
 

@@ -32,7 +32,7 @@ ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
 @dataclass(frozen=True)
 class Offer:
-    """What an agent says it can do, from its birth certificate."""
+    """What an agent says it can do, from its birth certificate; `fault`: why it is down and cannot use its data."""
 
     schemes: frozenset[str] = frozenset()
     features: tuple[str, ...] = ()
@@ -41,6 +41,7 @@ class Offer:
     far: tuple[str, ...] = ()
     plan: str = ""
     held_back: str = ""
+    fault: str = ""
 
     @property
     def kind_of(self) -> dict[str, str]:
@@ -62,7 +63,7 @@ class Offer:
 
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
-        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
+        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back, "fault": self.fault}
         more = {
             name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
         }
@@ -79,6 +80,7 @@ class Offer:
             tuple(value.get("far", ())),
             value.get("plan", ""),
             value.get("held_back", ""),
+            value.get("fault", ""),
         )
 
 

@@ -86,9 +86,9 @@ def _former(current: Round) -> Waiting:
 
 
 def _gathering(state: RunState) -> Waiting:
-    settled, up = asking.settled(state), len(state.agents)
+    settled, up = asking.settled(state), asking.count_up(state)
     unable = asking.unable(settled)
-    able = up - len(unable) if settled.features else 0
+    able = len(asking.able(settled)) if settled.features else 0
     wanted, way_out = asking.wanted(state)
     there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {able or 'none'} can" if able < up else "")
     needs = f"needs {_count(wanted, 'vehicle')} that can answer{way_out and f' ({way_out})'}: {there}"

@@ -61,12 +61,15 @@ class Arrivals:
         agent = message.agent
         former = self._held.pop(agent, None)
         self.fleet.held -= 0 if former is None else former.size
-        known = (message.body, None) if isinstance(message, Birth) else (None, message.incarnation)
+        known = (message.body,) if isinstance(message, Birth) else (None, message.incarnation, message.fault)
         wait = self.fleet.wait(agent, *known)
         if wait > 0:
             self._hold(message, self.clock() + wait)
             return None
         if isinstance(message, Death):
+            if message.fault:
+                faulty = self.fleet.cannot(agent, message)
+                return None if faulty is None else AgentUp(at, agent, faulty)
             is_news = self.fleet.down(
                 agent, message.incarnation, software=message.software, born=message.born, stopped=message.stopped
             )

@@ -39,7 +39,7 @@ class Birth:
 
 @dataclass(frozen=True)
 class Death:
-    """An agent is down, as it was `stopped` or its connection broke off; `born` as in `Birth`.
+    """An agent is down: it was `stopped`, its data has a `fault`, or its connection broke off; `born` as in `Birth`.
 
     The incarnation is None when the retained state was cleared.
     """
@@ -49,6 +49,7 @@ class Death:
     software: str = ""
     born: float = 0.0
     stopped: bool = False
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class Decoder:
             case AgentState(status="up") as body if address.kind == "agent-state":
                 return Birth(address.agent, body, envelope.time)
             case AgentState() as body if address.kind == "agent-state":
-                return Death(address.agent, body.incarnation, body.software, envelope.time, body.stopped)
+                return Death(address.agent, body.incarnation, body.software, envelope.time, body.stopped, body.fault)
             case Evaluation() as body if address.kind == "evaluation":
                 return Scores(address.agent, body)
         return Ignored("malformed", f"a {envelope.body.kind} does not belong on a topic for {address.kind}")

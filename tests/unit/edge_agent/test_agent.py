@@ -316,7 +316,7 @@ def test_agent_learns_and_scores_with_the_core_packages_alone(tmp_path):
         from edge_agent.session.answers import client_of
         from edge_agent.models.evaluation import learn_in_steps, predict_in_blocks
         from edge_agent.session.outbox import Outbox
-        from glassfleet import catalogue
+        from glassfleet.contract import catalogue
         from glassfleet.data.dataset import Dataset
         from glassfleet.data.domain import Domain, Variable
 

@@ -143,7 +143,7 @@ NEEDS = {
 }
 PROGRAM = """
 import numpy as np
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import federated
