@@ -334,7 +334,7 @@ def explain(options: ExplainOptions) -> None:
     from console.model.inputs import row_of
     from console.model.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
-    from glassfleet.model.baseline import Reference
+    from glassfleet.model.baseline import ReferenceRow
 
     record, learned, _ = load(options)
     reference = typical(options, record, learned)
@@ -347,7 +347,7 @@ def explain(options: ExplainOptions) -> None:
         )
     row = row_of(options.data, options.row, learned)
     if options.against is not None:
-        reference = Reference(row_of(options.data, options.against, learned), f"row {options.against}")
+        reference = ReferenceRow(row_of(options.data, options.against, learned), f"row {options.against}")
     goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
     result = explain_row(learned, row, reference)
     only, most = options.only or None, options.max_inputs

@@ -28,7 +28,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.evaluation.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
 from glassfleet.evaluation.paired import MARGIN
-from glassfleet.evaluation.scores import Asked, same_target
+from glassfleet.evaluation.scores import ScoresAsked, same_target
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import round_digest
 from schemas.documents import canonical_json
@@ -200,7 +200,7 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
     return SchemeFaultError(str(fault)[:400], "no-model")
 
 
-def to_score(state: RunState) -> Asked:
+def to_score(state: RunState) -> ScoresAsked:
     """Return what the vehicles score: the model, and in a private run what its name stood for at the begin and before.
 
     Of any run it is asked how far what the name stood for has moved. A model of another target is no champion. The
@@ -214,9 +214,9 @@ def to_score(state: RunState) -> Asked:
         with suppress(GlassfleetError, LookupError, ValueError, TypeError):  # its scheme may be installed no more
             watched = lines_of(catalogue.load(str(champion["scheme"])).from_document(champion))
     if state.spec.private is None:
-        return Asked(model, champion, lines=lines, watched=watched)
+        return ScoresAsked(model, champion, lines=lines, watched=watched)
     limits = {"champion": MARGIN, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
-    return Asked(model, champion, limits, lines, () if champion is None else state.formers, watched)
+    return ScoresAsked(model, champion, limits, lines, () if champion is None else state.formers, watched)
 
 
 def harmful_member(

@@ -54,7 +54,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 from immutables import Map
@@ -69,16 +68,8 @@ from coordinator.engine.state import NUMBERS, Offer, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import (
-    input_quantiles_of,
-    is_label_scheme,
-    private_parameters,
-    regressions_of,
-    takes_categories,
-    takes_excess,
-    takes_missing,
-)
-from glassfleet.contract.scheme import Scheme, Server
+from glassfleet.contract.abilities import PrivateRuns
+from glassfleet.contract.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.evaluation.influence import Influence
@@ -105,10 +96,10 @@ def discovery_of(
         units={column: known.unit for column, known in words.items() if known.unit},
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=is_label_scheme(scheme),
-        either=getattr(scheme, "purpose", None) == {"classification", "regression"},
-        categories=takes_categories(scheme),
-        missing=takes_missing(scheme),
-        excess=takes_excess(scheme),
+        either=scheme.purpose == {"classification", "regression"},
+        categories=scheme.abilities.categories,
+        missing=scheme.abilities.missing_cells,
+        excess=scheme.abilities.excess,
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
 
@@ -208,10 +199,9 @@ class Engine:
         NotFoundError
         """
         parameters, scheme = self.parameters(spec), self.lookup(spec.scheme)
-        openly = getattr(scheme, "openly", None)
-        if spec.private is None and openly is not None:
-            openly(parameters)
         if spec.private is None:
+            if isinstance(private := scheme.abilities.private, PrivateRuns):
+                private.openly(parameters)
             return
         if spec.domain is None and is_label_scheme(scheme):
             raise UsageError(DECLARE_TEXTS)
@@ -267,7 +257,7 @@ class Engine:
 
     def harmful(self, state: RunState) -> Influence | None:
         """Return the member of a plain run's cohort without which the others gain; None: nobody is named."""
-        return learning.harmful_member(partial(regressions_of, self.lookup(state.spec.scheme)), state, state.levels)
+        return learning.harmful_member(self.lookup(state.spec.scheme).abilities.regressions, state, state.levels)
 
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of the present phase become what its server half reduces."""

@@ -94,7 +94,7 @@ def _title(command: click.Command, context: click.Context) -> str:
     is_service = any(each.name == "config_file" for each in command.params)
     words = [first_sentence(command.help)]
     words += ["Its options are its [settings](settings.md)."] * is_service
-    words += [f"Usage: `{context.command_path} {usage}`."] * (bool(usage) and not isinstance(command, click.Group))
+    words += [f"Arguments: `{usage}`."] * (bool(usage) and not isinstance(command, click.Group))
     return f"## {context.command_path}\n\n{' '.join(words)}\n"
 
 

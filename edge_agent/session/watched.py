@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.storage import explained, replacing
-from glassfleet.evaluation.drift import Memory
+from glassfleet.evaluation.drift import DriftMemory
 
 NAME = "drift.json"
 """In the agent's directory."""
@@ -20,18 +20,18 @@ class WatchStore:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> Memory:
+    def load(self) -> DriftMemory:
         """Return what is remembered; raises StorageError for a disk that cannot be read."""
         try:
             with explained("read", self._path):
                 content = self._path.read_bytes() if self._path.exists() else b"{}"
-            return Memory.from_value(json.loads(content))
+            return DriftMemory.from_value(json.loads(content))
         except (ValueError, LookupError, TypeError, AttributeError):
-            return Memory()
+            return DriftMemory()
 
     def take(self, news: Mapping[str, Any]) -> None:
         """Take over what is new, of `Memory.to_value`; raises StorageError."""
         memory = self.load()
-        memory.take(Memory.from_value(news))
+        memory.take(DriftMemory.from_value(news))
         with replacing(self._path) as file:
             file.write(json.dumps(memory.to_value()).encode())

@@ -33,7 +33,7 @@ from glassfleet.explain import (
 )
 from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import effect_picture, shares_picture, tree_picture
-from glassfleet.model.baseline import BESIDE, Reference, reference_of
+from glassfleet.model.baseline import BESIDE, ReferenceRow, reference_of
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.model.protocol import nature
 from glassfleet.model.rules import Rule
@@ -66,7 +66,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     domain_: Domain
     target_name_: str
-    reference_: Reference | None
+    reference_: ReferenceRow | None
     n_features_in_: int
 
     def show_rules(self, top: int | None = None) -> None:
@@ -205,7 +205,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         check_is_fitted(self)
         domain = self.domain_
-        stay = starting_row(self.model_, self.reference_) if row is None else Reference(self._row(row), "the row given")
+        stay = (
+            starting_row(self.model_, self.reference_) if row is None else ReferenceRow(self._row(row), "the row given")
+        )
         with value_errors():
             names: dict[str | int, str] = dict(enumerate(domain.names))
             curve = effect(self.model_, stay.row, names.get(feature, str(feature)))

@@ -14,7 +14,7 @@ from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.rule_summary import RuleSummary, rule_summaries
 from glassfleet.explain.structures import Structure, structures
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.model.baseline import Reference, reference_of
+from glassfleet.model.baseline import ReferenceRow, reference_of
 from glassfleet.model.intervals import over_all
 from glassfleet.model.protocol import Model, Nature, nature
 from glassfleet.model.rules import Errors, Rule
@@ -38,7 +38,7 @@ class ModelView:
     beside: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def reference(self) -> Reference | None:
+    def reference(self) -> ReferenceRow | None:
         """The typical row that forecasts are compared with; raises VerificationError when it was changed."""
         return reference_of(self.beside, self.model.domain)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
-from glassfleet.model.baseline import Reference, explained
+from glassfleet.model.baseline import ReferenceRow, explained
 from glassfleet.model.explanation import Chance, Explanation, chance_lines
 from glassfleet.model.protocol import Model, Nature, nature
 
@@ -131,14 +131,14 @@ class RowExplanation(View):
         return "\n".join([self.text, *lines, *self.notes])
 
 
-def explain_row(model: Model, row: Row, reference: Reference | None = None) -> RowExplanation:
+def explain_row(model: Model, row: Row, reference: ReferenceRow | None = None) -> RowExplanation:
     """Say why `model` answers as it does for one row.
 
     Parameters
     ----------
     model : Model
     row : mapping of column to value, or numbers in the order of the domain's inputs
-    reference : Reference or None
+    reference : ReferenceRow or None
         What the row is compared with, see :func:`glassfleet.explain.explained`.
 
     Raises
