@@ -18,7 +18,7 @@ from tests.support.sample_models import model, population, rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-FEW = ("frt", "tree", "frbc", "dp_tree", "fedavg_mlp-numbers")
+FEW = ("frt", "tree", "frbc", "dp_tree")
 """All kinds of pictures."""
 
 
@@ -33,13 +33,17 @@ def test_pictures_are_the_same_when_drawn_twice_and_escape_their_title(kind: str
     shares = shares_picture(explain_row(learned, _shared_out(learned)))
     assert shares == shares_picture(explain_row(learned, _shared_out(learned)))
     assert "base" in {text.strip() for element in ET.fromstring(shares).iter() for text in element.itertext()}
-    if kind.startswith("fedavg_mlp"):
-        with pytest.raises(UsageError, match="network"):
-            tree_picture(learned)
-        return
     tree = tree_picture(learned, "<b>A title</b>")
     assert tree == tree_picture(learned, "<b>A title</b>")
     assert "<b>A title</b>" in {text for element in ET.fromstring(tree).iter() for text in element.itertext()}
+
+
+def test_network_has_neither_tree_nor_shares_to_draw() -> None:
+    learned = model("fedavg_mlp-numbers")
+    with pytest.raises(UsageError, match="network"):
+        tree_picture(learned)
+    with pytest.raises(UsageError, match="no shares to draw"):
+        shares_picture(explain_row(learned, rows()[0]))
 
 
 @pytest.mark.parametrize("kind", ["frt", "tree", "frbc", "fedga-numbers"])
