@@ -37,8 +37,7 @@ from coordinator.engine import (
 )
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.presence import Presence
-from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages.decoder import (
@@ -125,7 +124,7 @@ class Coordinator:
         Counts what happens, by name; other threads may copy it.
     observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics.
-    decoder, arrivals, fleet, witness, rebroadcast, presence
+    decoder, arrivals, fleet, witness, presence
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, schedules, outages
         What is known; the HTTP API reads them.
@@ -142,7 +141,6 @@ class Coordinator:
     observers: Sequence[Observer]
     decoder: Decoder
     fleet: Fleet
-    rebroadcast: Rebroadcast
     arrivals: Arrivals
     witness: Witness
     presence: Presence
@@ -191,11 +189,9 @@ class Coordinator:
             self.effects.adopt(state)
         for observer in self.observers:
             observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
-        # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
-        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request")
+        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request", "coordinator/state")
         for pattern in patterns:
             self.transport.subscribe(f"{self.topics.prefix}{pattern}")
-        self.transport.subscribe(self.topics.coordinator_state())
 
     # -- what goes in ---------------------------------------------------------------------------------------------
 
@@ -203,7 +199,6 @@ class Coordinator:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
         self._report_outages(self.timeline.now())
-        self.rebroadcast.connected()
         self.presence.connected()
         self.models.connected()
         self.schedules.connected()
@@ -247,17 +242,15 @@ class Coordinator:
         self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
-        self.models.sign_again()
+        self.models.check_signatures()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)
         self.runs.tidy()
-        if self.rebroadcast.is_due(self.timeline.clock()):
-            self.effects.repeat(self.rebroadcast.pop_agents())
 
     def next_wake(self) -> float | None:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
-        dues = [*self.arrivals.due_times(), self.rebroadcast.due, self.presence.due]
+        dues = [*self.arrivals.due_times(), self.presence.due]
         clocks = [self.timeline.at(due) for due in dues if due is not None]
         return min([*wakes, *self.rollouts.wakes(), *self.schedules.wakes(), *clocks], default=None)
 
@@ -357,9 +350,6 @@ class Coordinator:
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
         decoded = self.decoder.decode(message, at)
-        # All subscriptions have wildcards but the one to the coordinator's own topic.
-        is_wildcard = isinstance(decoded, Birth | Death | RetainedRequest)
-        self.rebroadcast.wildcards_work |= message.retained and is_wildcard
         match decoded:
             case Birth() | Death() | BadBirth():
                 return self._presence_events(decoded, at)

@@ -13,7 +13,7 @@ from coordinator.engine.effects import OpenRound, bytes_of
 from coordinator.engine.learning import SchemeFaultError
 from coordinator.engine.packing import packed
 from coordinator.engine.state import Round
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 
 def begin(draft: Draft, cause: str) -> None:

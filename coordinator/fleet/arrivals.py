@@ -11,7 +11,6 @@ import structlog
 
 from coordinator.engine import AgentDown, AgentUp
 from coordinator.fleet.directory import Fleet, offer_of, size_of
-from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.messages.decoder import Birth, Death
 
 _log = structlog.get_logger("coordinator")
@@ -36,8 +35,6 @@ class Arrivals:
     ----------
     fleet : Fleet
         Told of all that is taken.
-    rebroadcast : Rebroadcast
-        Told of agents that came up.
     clock : callable
         Seconds that only go forward.
     metrics : Counter
@@ -45,7 +42,6 @@ class Arrivals:
     """
 
     fleet: Fleet
-    rebroadcast: Rebroadcast
     clock: Callable[[], float]
     metrics: Counter[str]
     _held: dict[str, _Held] = field(default_factory=dict, init=False)
@@ -80,7 +76,6 @@ class Arrivals:
             self._log_refused(agent)
         if offer is None:
             return None
-        self.rebroadcast.add(agent, self.clock())
         return AgentUp(at, agent, offer)
 
     def _hold(self, message: Birth | Death, due: float) -> None:

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres, sqlite
-from coordinator.journal.lock import Again, FileLock, Lock, Patience
+from coordinator.journal.port import Again, Lock, Patience
+from coordinator.journal.sqlite import FileLock
 from schemas.errors import DamagedError, StorageError
 from schemas.private_files import make_folders, private_database, refuse_shared
 

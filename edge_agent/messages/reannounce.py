@@ -1,8 +1,8 @@
-"""When an agent publishes its birth certificate again because a coordinator came that may have missed it. Pure.
+"""When an agent announces itself again because a new coordinator came, with its last scores. Pure.
 
-A broker keeps birth certificates for whoever subscribes later, but some (RabbitMQ) do not give what they keep to a
-subscription with a wildcard, which the coordinator's is. So each agent announces itself once to each life of a
-coordinator. The announcements of a fleet are spread over a while, each agent at its own, unchanging share of it.
+The former one may have been killed after it took a message and before it wrote it down; answers have receipts, births
+and scores have none. So each agent announces itself once to each life of a coordinator. The announcements of a fleet
+are spread over a while, each agent at its own, unchanging share of it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Link
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
@@ -18,7 +16,6 @@ from coordinator.engine.collecting import Openly
 from coordinator.engine.effects import MOST_NAMED, envelope_of
 from coordinator.engine.events import Start
 from coordinator.engine.state import Offer, Stored
-from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
 from edge_agent.messages.decoder import request_seen
@@ -35,6 +32,8 @@ from schemas.parts import frames_for_blobs
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 from tests.support.private_bench import PrivateStage, total_of
 
 X = np.random.default_rng(1).random((200, 2))
