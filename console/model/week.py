@@ -15,7 +15,7 @@ from console.tables import printable
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.command()
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="Write the page of the week there, as one HTML file. Default: text on stdout.",
 )  # fmt: skip
 @result_options
-def week(api: Coordinator, out: Path | None, *, as_json: bool) -> None:
+def week(api: CoordinatorClient, out: Path | None, *, as_json: bool) -> None:
     """Say what changed in the last seven days: is it better, what changed, who needs me.
 
     \b

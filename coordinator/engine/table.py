@@ -8,7 +8,7 @@ keeps the page equal to it.
 from __future__ import annotations
 
 from coordinator.engine.state import ENDED, RunState
-from coordinator.engine.transitions import Table, Transition
+from coordinator.engine.transitions import Transition, TransitionTable
 from glassfleet.model.intervals import TellsRule
 
 SCHEME_ENDS: dict[str, str] = {
@@ -56,7 +56,7 @@ def _recruits(state: RunState) -> bool:
     return _cohort(state) and not _private(state)
 
 
-TABLE = Table(
+TABLE = TransitionTable(
     ENDED,
     Transition("", "wanted", "gathering", "a valid spec arrives", "none"),
     Transition("gathering", "enough-agents", "pairing", "`gather_agents` able agents are up; private run", "OpenRound", _private),

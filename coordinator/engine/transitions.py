@@ -35,7 +35,7 @@ class Transition:
     given: Callable[[Any], bool] | None = None
 
 
-class Table:
+class TransitionTable:
     """All rows of one machine; a move that is in none cannot be made.
 
     Parameters

@@ -41,7 +41,7 @@ REMEMBERED = 64
 
 
 @dataclass
-class Identity:
+class OwnId:
     """What an agent knows about its own id.
 
     Attributes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.port import Message, Transport
-from edge_agent.messages.duplicate_id import Identity
+from edge_agent.messages.duplicate_id import OwnId
 from edge_agent.sources import Source
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError
@@ -53,7 +53,7 @@ class Presence:
         self,
         topics: Topics,
         agent: str,
-        identity: Identity,
+        identity: OwnId,
         *,
         schemes: Sequence[str],
         source: Source,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work, is_light
-from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.compute.worker import WorkItem, is_light
+from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from edge_agent.session.watched import WatchStore
 from glassfleet.contract import catalogue
@@ -67,7 +67,7 @@ class Answerer:
         topics: Topics,
         snapshots: Snapshots,
         secret: bytes,
-        private: PrivateRuns,
+        private: PrivateAnswers,
         *,
         tests: Callable[[], Dataset],
         score: Callable[..., dict[str, Any]],
@@ -138,7 +138,7 @@ class Answerer:
         posed, noise = self._posed(run, request, snapshot)
         return self.body(run, request, snapshot, answer(posed, data, noise))
 
-    def start(self, run: str, request: Request, snapshot: Snapshot) -> Work:
+    def start(self, run: str, request: Request, snapshot: Snapshot) -> WorkItem:
         """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
         task, noise = self._posed(run, request, snapshot)
         asked: dict[str, Any] = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
@@ -147,7 +147,7 @@ class Answerer:
             self._snapshots.tests_of_run(run, self._tests())
             rows.append(self._snapshots.test_path(run))
             asked["watch"] = self._watch(run, request)
-        return Work(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
+        return WorkItem(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
 
     def _posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, bytes]:
         """Return what the client is given, and the key of its noise: of a private run the question's, not the task's.

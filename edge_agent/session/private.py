@@ -54,7 +54,7 @@ class _Met:
     chain: Chain | None = None
 
 
-class PrivateRuns:
+class PrivateAnswers:
     """Announces the vehicle for private runs and masks its answers.
 
     Parameters

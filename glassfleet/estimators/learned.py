@@ -41,7 +41,7 @@ from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 
 
-class Picture(str):
+class SvgText(str):
     """A drawing as SVG text; a notebook shows it."""
 
     __slots__ = ()
@@ -160,7 +160,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             sought = None if goal is None else Goal.parse(str(goal), self.domain_)
             return counterfactual(self.model_, row, sought)
 
-    def plot_tree(self) -> Picture:
+    def plot_tree(self) -> SvgText:
         """Draw the rules as a tree; where they are a list, it asks the inputs one after the other.
 
         Raises
@@ -170,9 +170,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         check_is_fitted(self)
         with value_errors():
-            return Picture(tree_picture(self.model_))
+            return SvgText(tree_picture(self.model_))
 
-    def plot_explanation(self, x: Any) -> Picture:
+    def plot_explanation(self, x: Any) -> SvgText:
         """Draw how the inputs' shares of one row add up to its forecast.
 
         Parameters
@@ -186,9 +186,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         explained = self.explain(x)
         with value_errors():
-            return Picture(shares_picture(explained))
+            return SvgText(shares_picture(explained))
 
-    def plot_effect(self, feature: str | int, row: Any = None) -> Picture:
+    def plot_effect(self, feature: str | int, row: Any = None) -> SvgText:
         """Draw how the answer moves with one input while the others stay.
 
         Parameters
@@ -211,7 +211,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         with value_errors():
             names: dict[str | int, str] = dict(enumerate(domain.names))
             curve = effect(self.model_, stay.row, names.get(feature, str(feature)))
-        return Picture(effect_picture(self.model_, curve, stay.words))
+        return SvgText(effect_picture(self.model_, curve, stay.words))
 
     def to_c(self, prefix: str = "model") -> str:
         """Return the model as a C99 header; its names begin with `prefix`."""

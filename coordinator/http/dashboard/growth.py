@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from glassfleet.explain.text import cut
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.trees import NAME, Layout, box, titled
+from glassfleet.export.svg.trees import NAME, TreeLayout, box, titled
 from schemas.text import counted
 
 MOST_LINES = 200
@@ -143,7 +143,7 @@ def growing(root: GrowthNode, rest: str = "", asked: str = "may still grow") -> 
         What is said of the open nodes.
     """
     is_large = root.leaves > ALL_LEAVES
-    layout = Layout(
+    layout = TreeLayout(
         lambda node: node.boxes() if is_large else node.children,
         lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
         _growth_box,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.specification.run import RunSpec
-from edge_agent.session.private import PrivateRuns
+from edge_agent.session.private import PrivateAnswers
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Next, Task
@@ -198,14 +198,14 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spent: dict[str, float] = {}
-    save = PrivateRuns._save
+    save = PrivateAnswers._save
 
-    def noted(self: PrivateRuns, run: str, met: Any) -> None:
+    def noted(self: PrivateAnswers, run: str, met: Any) -> None:
         save(self, run, met)
         if met.chain is not None:
             spent[self._agent] = met.chain.spent
 
-    monkeypatch.setattr(PrivateRuns, "_save", noted)
+    monkeypatch.setattr(PrivateAnswers, "_save", noted)
     simulation = fleet(state_dir)
     simulation.start_run(spec(parameters={"noise": "aggregate", "epsilon": 200.0, "max_depth": 3}))
     coordinator = simulation.coordinator
