@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def file_of(text: str) -> Path | None:
     """Return the file that NAME|FILE names; None: a published model."""
-    return Path(text) if "/" in text or text.endswith((".json", ".fml")) else None
+    return Path(text) if "/" in text or text.endswith(".json") else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def words_option(function: F) -> F:
 
 
 def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
-    """Read a model from a record, a bare document, an export in JSON, or FML.
+    """Read a model from a record, a bare document, or an export in JSON.
 
     Raises
     ------
