@@ -290,7 +290,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
     from console.run.runspec import checked_parameters
-    from coordinator.engine.machine import discovery_of
+    from coordinator.engine.learning import discovery_of
     from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.private import conduct, may_lose
@@ -347,7 +347,7 @@ def _shadows(options: LeakageOptions) -> dict[str, Shadowed]:
     import numpy as np
 
     from console.run.runspec import checked_parameters
-    from coordinator.engine.machine import discovery_of
+    from coordinator.engine.learning import discovery_of
     from glassfleet import catalogue
     from glassfleet.audit.report import protection_of
     from glassfleet.audit.shadows import shadowed

@@ -1,5 +1,6 @@
 """The pure round engine. Start reading at `machine`; `table` lists every move that a run can make."""
 
+from coordinator.engine.asking import Waiting, gives_up_at, waiting, wakes_at
 from coordinator.engine.draft import standing
 from coordinator.engine.effects import (
     ClearRequest,
@@ -29,9 +30,8 @@ from coordinator.engine.events import (
     TurnedAway,
     Unable,
 )
-from coordinator.engine.machine import Engine, gives_up_at, wakes_at
+from coordinator.engine.machine import Engine
 from coordinator.engine.state import Offer, RoundSummary, RunState
-from coordinator.engine.waiting import Waiting, waiting
 
 __all__ = [
     "AgentDown",

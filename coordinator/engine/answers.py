@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 from immutables import Map
+from numpy.typing import NDArray
 
-from coordinator.engine import asking, learning, pairing
-from coordinator.engine.collecting import Privately
+from coordinator.engine import asking, pairing
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import MOST_NAMED
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.packing import kept
+from coordinator.engine.learning import Privately, SchemeFaultError, copied
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Server
+from glassfleet.scheme import Contribution, Server, Task
 from schemas.messages import Outcome
+
+LONG = 256
+"""Arrays of fewer numbers are kept as they came while a round is open: a look at them costs more than it is worth."""
+
+
+class NarrowSums(Mapping[str, NDArray[np.int64]]):
+    """Sums in as little room as their numbers need; whoever asks for one gets an array of int64.
+
+    The answers of a round wait for the last of them, and most numbers in the long ones, histograms of one vehicle's
+    rows, fit a byte.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, sums: Mapping[str, NDArray[np.int64]]) -> None:
+        self._kept = {name: _narrowed(array) for name, array in sums.items()}
+
+    def __getitem__(self, name: str) -> NDArray[np.int64]:
+        """Return one of the sums."""
+        return self._kept[name].astype(np.int64, copy=False)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield their names."""
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._kept)
+
+
+def _narrowed(array: NDArray[np.int64]) -> NDArray[Any]:
+    if array.size < LONG or array.min() < 0:
+        return array
+    dtype = np.min_scalar_type(array.max())
+    return array if dtype.itemsize == array.itemsize else array.astype(dtype)
+
+
+def kept(contribution: Contribution) -> Contribution:
+    """Return an answer as it waits until its round is reduced."""
+    if all(array.size < LONG for array in contribution.sums.values()):
+        return contribution
+    return copied(contribution, NarrowSums(contribution.sums), "")
 
 
 def answer(draft: Draft, event: Answer) -> None:
@@ -53,18 +97,18 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
 
     try:
         fit = draft.most_rows(state)
-    except learning.SchemeFaultError as fault:
+    except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
-    beyond = [] if fit is None else learning.too_many(fit, rows, by_agent)
-    too_many = {
+    beyond = [] if fit is None else too_many(fit, rows, by_agent)
+    out = {
         agent: f"impossible: {agent} claims {answers[agent].rows} rows; the sums are good for {fit} in all"
         for agent in beyond
     }
-    if event.agent in too_many:
-        return "rejected", too_many[event.agent]
+    if event.agent in out:
+        return "rejected", out[event.agent]
     dropped = current.dropped.delete(event.agent) if event.agent in current.dropped else current.dropped
-    for agent in too_many:
+    for agent in out:
         rows -= answers[agent].rows
         answers = answers.delete(agent)
     draft.update(
@@ -75,7 +119,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
             current,
             {
                 "asked": inserted(current.asked, event.agent),
-                "dropped": dropped.update(too_many) if too_many else dropped,
+                "dropped": dropped.update(out) if out else dropped,
                 "size": current.size + event.size,
                 "rows": rows,
             },
@@ -105,7 +149,7 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
         contribution = Contribution.from_value(event.contribution)
         collecting.check(task, contribution)
         return contribution
-    return learning.validate(server, task, event.contribution, event.rows)
+    return validate(server, task, event.contribution, event.rows)
 
 
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
@@ -233,3 +277,43 @@ def heard(draft: Draft, agent: str) -> None:
     draft.update(open=replace(current, asked=asked))
     if state.spec.without and len(asked) <= MOST_NAMED:
         draft.effects += standing(draft.state)  # it asks by name
+
+
+def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
+    """Check an answer; raises ContributionError with the reason, whatever the peer sent."""
+    contribution = Contribution.from_value(value)
+    if contribution.kind != task.kind:
+        raise ContributionError(f"answers {contribution.kind[:40]!r}, the task is {task.kind!r}")
+    if contribution.rows > rows:  # fewer are right: rows that are too few to condense are left out
+        raise ContributionError(f"states {contribution.rows} rows, its envelope {rows}")
+    try:
+        server.check(task, contribution)
+    except ContributionError:
+        raise
+    except Exception as fault:  # a check that trips over hostile values must not take the coordinator down
+        raise ContributionError(f"cannot be checked ({type(fault).__name__}: {fault})") from fault
+    return contribution
+
+
+def too_many(most: int, total: int, rows: Callable[[], Mapping[str, int]]) -> list[str]:
+    """Return the agents with most rows that do not fit in.
+
+    Parameters
+    ----------
+    most : int
+        Rows that the sums are good for.
+    total : int
+        Rows of all who answered.
+    rows : callable
+        Returns the rows by agent; asked only when they are too many.
+    """
+    beyond: list[str] = []
+    if total <= most:
+        return beyond
+    each = rows()
+    for agent in sorted(each, key=lambda agent: (-each[agent], agent)):
+        if total <= most:
+            break
+        beyond.append(agent)
+        total -= each[agent]
+    return beyond

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from coordinator.engine import asking
-from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
+from coordinator.engine.learning import Collecting
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
 from glassfleet.numerics.influence import Influence

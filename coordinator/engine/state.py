@@ -6,6 +6,7 @@ one. They have no order of their own.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -421,3 +422,11 @@ def inserted(agents: tuple[str, ...], agent: str) -> tuple[str, ...]:
     """Return agents in the order of id, with `agent` among them."""
     at = bisect_left(agents, agent)
     return agents if holds(agents, agent) else (*agents[:at], agent, *agents[at:])
+
+
+def share(number: float | None, of: int) -> int:
+    """Resolve a number of agents or a fraction of them; at least 1, which is what None stands for."""
+    if number is None:
+        return 1
+    wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
+    return max(1, wanted)

@@ -9,7 +9,7 @@ import numpy as np
 
 from coordinator.engine import Answer, Checkpoint, Engine, Event, OpenRound, RunState
 from coordinator.engine.checkpoint import BOUND
-from coordinator.engine.collecting import MASKED, Privately
+from coordinator.engine.learning import MASKED, Privately
 from coordinator.journal.port import Entry
 from coordinator.runs.records import steps
 from glassfleet.audit.private import Sums

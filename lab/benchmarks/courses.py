@@ -15,8 +15,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from coordinator.engine import AgentDown, Answer, Event, Offer, OpenRound, Refused, RunState, Start, Tick
+from coordinator.engine.asking import wakes_at
 from coordinator.engine.draft import standing
-from coordinator.engine.machine import Engine, wakes_at
+from coordinator.engine.machine import Engine
 from coordinator.engine.pairing import with_message
 from coordinator.specification.run import RunSpec
 from glassfleet import catalogue

@@ -72,9 +72,7 @@ def follow(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, take: Call
     monkeypatch.setattr(owner, method, follows)
 
 
-def test_one_answer_enters_few_files_and_its_task_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet()
     asked: dict[str, Follower] = {}
     entered: dict[str, list[set[str]]] = {name: [] for name in ENTERED}

@@ -23,7 +23,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.asking import unable, why_not
 from coordinator.engine.checkpoint import checkpoint_of, state_of
-from coordinator.engine.machine import discovery_of
+from coordinator.engine.learning import discovery_of
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec

@@ -16,7 +16,8 @@ import pytest
 from immutables import Map
 
 from coordinator.engine import AgentDown, AgentUp, Engine, Refused
-from coordinator.engine.packing import LONG, SIDE_BY_SIDE, Packed, kept, packed
+from coordinator.engine.answers import LONG, kept
+from coordinator.engine.packing import SIDE_BY_SIDE, Packed, packed
 from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
 from coordinator.runs.records import entry_of, fold
