@@ -6,8 +6,8 @@ could not be sent is found now, and ends the run by name. When the append fails 
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
-The four words are four places: `transaction.decide` with `preflight.Preflight`, the journal, `directory.Runs` (which
-also answers questions about runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
+The four words are four places: `transaction.decide`, the journal, `directory.Runs` (which also answers questions about
+runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
 The class owns no thread, no clock and no socket: `process` gives it those, and a simulator may give it others.
 """
 
@@ -41,20 +41,7 @@ from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
-from coordinator.messages.decoder import (
-    UNKNOWN_TASK,
-    BadBirth,
-    Birth,
-    ClearedRequest,
-    Death,
-    Decoder,
-    ForRun,
-    Ignored,
-    Leftover,
-    Peer,
-    RetainedRequest,
-    Scores,
-)
+from coordinator.messages import UNKNOWN_TASK, Decoder, Ignored, Inbound, Leftover, RetainedRequest
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
@@ -62,18 +49,18 @@ from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.earlier import earlier, quarantined
-from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import Observer, place
+from coordinator.runs.effects import EffectHandler, Observer, place
 from coordinator.runs.outages import Outages
-from coordinator.runs.preflight import Preflight
 from coordinator.runs.schedules import Schedules
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
+from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
+from schemas.messages import AgentState, CoordinatorState, Evaluation, Receipt
 from schemas.parts import Retained
 from schemas.record import ModelRecord
-from schemas.topics import Topics
+from schemas.topics import Address, Topics
 
 _log = structlog.get_logger("coordinator")
 
@@ -129,7 +116,7 @@ class Coordinator:
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, schedules, outages
         What is known; the HTTP API reads them.
-    preflight, effects
+    effects
         What is done.
     """
 
@@ -153,7 +140,6 @@ class Coordinator:
     outages: Outages
     runs: Runs
     schedules: Schedules
-    preflight: Preflight
     effects: EffectHandler
 
     @property
@@ -233,8 +219,10 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
-        self.witness.write()
-        self.fleet.write_scores()
+        if self.witness.has_news:
+            self.witness.write()
+        if self.fleet.has_scores:
+            self.fleet.write_scores()
         self._apply(events)
 
     def tick(self, now: float | None = None) -> None:
@@ -357,48 +345,59 @@ class Coordinator:
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
         decoded = self.decoder.decode(message, at)
-        # All subscriptions have wildcards but the one to the coordinator's own topic.
-        is_wildcard = isinstance(decoded, Birth | Death | RetainedRequest)
-        self.rebroadcast.wildcards_work |= message.retained and is_wildcard
         match decoded:
-            case Birth() | Death() | BadBirth():
+            case (run, event) if run in self.runs.live:
+                return [(run, event)]
+            case (run, event):
+                self.effects.reply_not_live(run, event)
+            case Envelope(body=AgentState()) | Address(kind="agent-state"):
+                self.rebroadcast.wildcards_work |= message.retained
                 return self._presence_events(decoded, at)
-            case Peer():
-                self.presence.check_peer(decoded, retained=message.retained)
-            case Scores(agent, scores):
+            case Ignored(code, detail, agent):
+                self._ignore(code, detail, agent, message.topic)
+            case _:
+                self._take(decoded, message)
+        return []
+
+    def _take(self, decoded: Inbound | None, message: Message) -> None:
+        """Take what is no event of a run."""
+        match decoded:
+            case Envelope(body=CoordinatorState() as state, time=term):
+                self.presence.check_peer(state.incarnation, state.status, term, retained=message.retained)
+            case Address(kind="coordinator-state"):
+                self.presence.check_peer("", "down", 0.0, retained=message.retained)
+            case Envelope(agent=agent, body=Evaluation() as scores):
                 self.fleet.evaluated(agent, scores)
                 self.rollouts.report(agent, scores)
             case Leftover(topic):
                 self.metrics["retained.cleared"] += 1
                 self.transport.publish(topic, b"", retain=True)
             case RetainedRequest(run, blobs):
+                # All subscriptions have wildcards but the one to the coordinator's own topic.
+                self.rebroadcast.wildcards_work |= message.retained
                 self.effects.check_request(run, blobs)
-            case ClearedRequest(run) if run in self.runs.live:
+            case Address(kind="request", run=run) if run in self.runs.live:
                 # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.
                 self.metrics["requests.restored"] += 1
                 self._restore(self.runs.live[run])
-            case Ignored(code, detail):
-                self.metrics[f"ignored.{code}"] += 1
-                _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
-            case ForRun(run, event) if run in self.runs.live:
-                return [(run, event)]
-            case ForRun(run, event):
-                self.effects.reply_not_live(run, event)
-        return []
 
-    def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
-        if isinstance(decoded, BadBirth):
-            self.metrics[f"ignored.{decoded.code}"] += 1
-            reason = f"{decoded.code}: {decoded.detail}"[:480]
-            if self.fleet.came_unreadable(decoded.agent, reason):
-                self.effects.receipt(SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", reason), _log)
-            return []
-        if isinstance(decoded, Death):
-            self.decoder.forget(decoded.agent)
-        elif decoded.body.forecasts is not None:
-            self.witness.saw(decoded.agent, decoded.body.forecasts)
-        self.fleet.came_readable(decoded.agent)
-        event = self.arrivals.event_of(decoded, at)
+    def _ignore(self, code: str, detail: str, agent: str, topic: str) -> None:
+        self.metrics[f"ignored.{code}"] += 1
+        reason = f"{code}: {detail}"[:480]
+        if not agent:
+            _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
+        elif self.fleet.came_unreadable(agent, reason):
+            receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
+            self.effects.receipt(SendReceipt(agent, receipt), _log)
+
+    def _presence_events(self, message: Envelope | Address, at: float) -> list[tuple[str, Event]]:
+        state = message.body if isinstance(message, Envelope) else None
+        if not isinstance(state, AgentState) or state.status == "down":
+            self.decoder.forget(message.agent)
+        elif state.forecasts is not None:
+            self.witness.saw(message.agent, state.forecasts)
+        self.fleet.came_readable(message.agent)
+        event = self.arrivals.event_of(message, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 
     def _report_outages(self, at: float) -> None:
@@ -407,7 +406,7 @@ class Coordinator:
     def _apply(self, events: Iterable[tuple[str, Event]], decisions: Sequence[Decision] = ()) -> None:
         """Decide, append, replace, perform."""
         runs, wall = self.runs, self.timeline.wall()
-        transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.preflight, wall=wall)
+        transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.effects.preflight, wall=wall)
         if transaction.only_counted:
             self.metrics["answers.only-counted"] += transaction.only_counted
         self._append(transaction.entries, decisions)
@@ -439,7 +438,7 @@ class Coordinator:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
         ready: Ready = {}
-        unable = self.preflight(state, effects, ready, again=True)
+        unable = self.effects.preflight(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:

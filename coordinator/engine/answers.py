@@ -11,8 +11,7 @@ from immutables import Map
 from numpy.typing import NDArray
 
 from coordinator.engine import asking, pairing
-from coordinator.engine.draft import Draft, standing
-from coordinator.engine.effects import MOST_NAMED
+from coordinator.engine.draft import Draft
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.learning import Privately, SchemeFaultError, copied
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
@@ -273,10 +272,7 @@ def heard(draft: Draft, agent: str) -> None:
     current = state.open
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    asked = inserted(current.asked, agent)
-    draft.update(open=replace(current, asked=asked))
-    if state.spec.without and len(asked) <= MOST_NAMED:
-        draft.effects += standing(draft.state)  # it asks by name
+    draft.update(open=replace(current, asked=inserted(current.asked, agent)))
 
 
 def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:

@@ -16,7 +16,9 @@ from coordinator.engine.state import Offer
 from coordinator.specification.run import RunSpec
 from glassfleet.private.totals import Total
 from schemas.codec import Value, encode, encode_around
-from schemas.messages import Outcome
+from schemas.messages import ContributionBody, Outcome
+
+Encoded: TypeAlias = bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -122,27 +124,18 @@ class Answer(TaskEvent):
     answer_digest: str
     attempt: int = 0
     size: int = 0
-    encoded: bytes | memoryview = field(default=b"", repr=False, compare=False)
+    encoded: Encoded = field(default=b"", repr=False, compare=False)
 
     @classmethod
     def of(
-        cls,
-        at: float,
-        agent: str,
-        task_digest: str,
-        *,
-        rows: int,
-        data_digest: str,
-        contribution: Mapping[str, Value],
-        attempt: int = 0,
-        size: int = 0,
-        encoded: bytes | memoryview = b"",
+        cls, at: float, agent: str, body: ContributionBody, *, attempt: int = 0, size: int = 0, encoded: Encoded = b""
     ) -> Answer:
-        """Build an answer with its digest."""
-        encoded = encoded or encode(contribution)
-        body = encode_around({"rows": rows, "data": data_digest}, "contribution", encoded)
-        answer_digest = hashlib.sha256(body).hexdigest()
-        return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size, encoded)
+        """Return what a message says, with its digest; `encoded` is its contribution, empty: to be encoded here."""
+        encoded = encoded or encode(body.contribution)
+        said = encode_around({"rows": body.rows, "data": body.data_digest}, "contribution", encoded)
+        digest = hashlib.sha256(said).hexdigest()
+        rows, data = body.rows, body.data_digest
+        return cls(at, agent, body.task_digest, rows, data, body.contribution, digest, attempt, size, encoded)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
-from coordinator.engine.effects import OpenRound, Restarted, bytes_of
+from coordinator.engine.effects import OpenRound, Restarted
 from coordinator.engine.learning import Privately, SchemeFaultError
 from coordinator.engine.packing import packed
 from coordinator.engine.state import CountedRows, Level, Round, RunState, Store, Stored, share
@@ -106,7 +106,7 @@ def _ask(draft: Draft) -> None:
     current = draft.state.open
     assert current is not None
     effects = standing(draft.state)
-    size = sum(bytes_of(each, draft.fleet) for each in effects if isinstance(each, OpenRound))
+    size = sum(each.size(draft.fleet) for each in effects if isinstance(each, OpenRound))
     draft.update(open=replace(current, request_bytes=current.request_bytes + size))
     draft.effects += effects
 

@@ -330,6 +330,11 @@ class Fleet:
         self._remember(agent, {**scores, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})})
         self._unwritten.add(agent)
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether there is something for `write_scores`."""
+        return bool(self._unwritten)
+
     def write_scores(self) -> None:
         """Keep what agents scored, in one transaction; raises StorageError when the journal cannot be written."""
         agents, self._unwritten = self._unwritten, set()

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.port import Handlers, Message, Transport
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import CoordinatorState

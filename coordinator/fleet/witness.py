@@ -62,10 +62,13 @@ class Witness:
             _log.warning("forecast-log-shorter", agent=agent, what=what)
         self._new[agent] = thinned([*kept, {"n": head.n, "hash": head.hash, "at": round(at, 3)}], at)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to `write`."""
+        return bool(self._new)
+
     def write(self) -> None:
         """Keep what was taken, in one transaction; raises StorageError when the journal cannot be written."""
-        if not self._new:
-            return
         without = self._journal.keep("witnessed", self._new, self._most)
         self._new = {}
         if without and not self._is_full:

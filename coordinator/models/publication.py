@@ -15,7 +15,7 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import StoredModel
-from coordinator.messages.publisher import Publisher
+from coordinator.messages import Publisher
 from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
 from coordinator.models.registry import Registry
 from schemas.envelope import Envelope

@@ -11,7 +11,7 @@ from coordinator.engine import Answer, Checkpoint, Engine, Event, OpenRound, Run
 from coordinator.engine.checkpoint import BOUND
 from coordinator.engine.learning import MASKED, Privately
 from coordinator.journal.port import Entry
-from coordinator.runs.records import steps
+from coordinator.runs.transaction import steps
 from glassfleet.audit.private import Sums
 from glassfleet.audit.transcript import Opened
 from glassfleet.private.layout import Layout

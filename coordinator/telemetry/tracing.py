@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from coordinator.engine import Effect, Ended, RoundClosed, RunState
-from coordinator.runs.observer import Observer, canonical
+from coordinator.runs.effects import Observer, canonical
 from schemas.errors import UsageError
 from schemas.trace import trace_ids
 
@@ -55,7 +55,7 @@ def find_exporter(name: str) -> SpanExporter:
 
 
 class Traces(Observer):
-    """An `coordinator.runs.observer.Observer` that makes spans.
+    """An `coordinator.runs.effects.Observer` that makes spans.
 
     Parameters
     ----------

@@ -30,6 +30,7 @@ from glassfleet.scores import SCORES
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 from lab.protocols.paper import pooled_domain
+from schemas.messages import ContributionBody
 
 ROUNDS, ALIKE = 22, 7
 """Questions of the course in which vehicles are lost at random, and how many of them do not depend on the cohort."""
@@ -135,7 +136,7 @@ class Play:
                 continue
             is_new, self._asked = request.task_digest != self._asked[0], (request.task_digest, request.attempt)
             if request.task.scheme == SCORES.name:
-                for agent in request.asked or ():
+                for agent in self._asks():
                     self._send(Refused(self._at, agent, request.task_digest, "not scored here"))
                 continue
             if is_new:
@@ -143,10 +144,13 @@ class Play:
                 for agent in lost(self.requests, self.up):
                     self.up.remove(agent)
                     self._send(AgentDown(self._at, agent))
-            for agent in [each for each in self.up if request.asked is None or each in request.asked]:
+            for agent in [each for each in self.up if each in self._asks()]:
                 self._send(self._answer(agent, request))
         assert self.state is not None
         return self.state
+
+    def _asks(self) -> tuple[str, ...]:
+        return () if self.state is None or self.state.open is None else self.state.open.asked
 
     def _answer(self, agent: str, request: OpenRound) -> Answer:
         if request.phase == "pairing":
@@ -158,8 +162,9 @@ class Play:
         words = layout_of(self._scheme, request.task).flatten(given)
         return self._event(agent, request, Contribution(given.kind, 0, sums={"masked": words}).to_value())
 
-    def _event(self, agent: str, request: OpenRound, contribution: Mapping[str, Any], rows: int = 0) -> Answer:
-        return Answer.of(self._at, agent, request.task_digest, rows=rows, data_digest=_HEX, contribution=contribution)
+    def _event(self, agent: str, request: OpenRound, given: Mapping[str, Any], rows: int = 0) -> Answer:
+        body = ContributionBody(task_digest=request.task_digest, rows=rows, data_digest=_HEX, contribution=dict(given))
+        return Answer.of(self._at, agent, body)
 
     def _send(self, event: Event) -> None:
         self.state, _ = self._engine.step(self.state, event)

@@ -27,7 +27,7 @@ from coordinator.core import Coordinator
 from coordinator.engine import Engine
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from coordinator.specification.run import RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig

@@ -14,8 +14,9 @@ from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
+from coordinator.engine.effects import Group
 from coordinator.engine.pairing import ANNOUNCED
-from coordinator.messages.publisher import Publisher
+from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.private import PrivateRuns
 from edge_agent.sources import Source
@@ -282,11 +283,11 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
     prepare = Publisher.prepare
 
     def swapped(self: Publisher, effect: OpenRound) -> Any:
-        groups = tuple(
-            replace(group, founders=(_with_other_key(group.founders[0]), *group.founders[1:]))
-            for group in effect.groups
-        )
-        return prepare(self, replace(effect, groups=groups))
+        def spoilt(group: Group) -> Group:
+            founders = [_with_other_key(group.body.founders[0]), *group.body.founders[1:]]
+            return replace(group, body=group.body.model_copy(update={"founders": founders}))
+
+        return prepare(self, replace(effect, groups=tuple(map(spoilt, effect.groups))))
 
     monkeypatch.setattr(Publisher, "prepare", swapped)
     for agent in simulation.agents.values():

@@ -20,7 +20,7 @@ from coordinator.engine.answers import LONG, kept
 from coordinator.engine.packing import SIDE_BY_SIDE, Packed, packed
 from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
-from coordinator.runs.records import entry_of, fold
+from coordinator.runs.transaction import entry_of, fold
 from coordinator.runs.view import run_document, run_head
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from edge_agent.agent import Agent
 from edge_agent.models.evaluation import Evaluator, root_mean_square
 from edge_agent.sources import Source
