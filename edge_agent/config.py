@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.port import RETIRED, ConnectionSettings
 from edge_agent.compute.budget import Budget
-from edge_agent.session.allowance import Monthly
+from edge_agent.session.accounts import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
 from glassfleet.private.ledger import Limits
@@ -103,8 +103,8 @@ class AgentConfig(Settings):
         "resend_factor": "edge_agent.session.session.RESEND_FACTOR",
         "resend_jitter": "edge_agent.session.session.RESEND_JITTER",
         "stop_wait": "edge_agent.agent.STOP_WAIT",
-        "birth_pause": "edge_agent.messages.presence.BIRTH_PAUSE",
-        "birth_spread": "edge_agent.messages.reannounce.SPREAD",
+        "birth_pause": "edge_agent.presence.BIRTH_PAUSE",
+        "birth_spread": "edge_agent.presence.SPREAD",
         "fetch_first": "edge_agent.models.fetch.FIRST",
         "fetch_longest": "edge_agent.models.fetch.LONGEST",
         "fetch_by_name": "edge_agent.models.fetch.BY_NAME",
@@ -116,13 +116,13 @@ class AgentConfig(Settings):
         "followed_models": "edge_agent.models.follower.FOLLOWED_MODELS",
         "remembered_runs": "edge_agent.session.session.REMEMBERED_RUNS",
         "remembered_tasks": "edge_agent.session.session.REMEMBERED_TASKS",
-        "duel_sightings": "edge_agent.messages.duplicate_id.SIGHTINGS",
-        "duel_apart": "edge_agent.messages.duplicate_id.APART",
-        "duel_quiet": "edge_agent.messages.duplicate_id.QUIET",
-        "duel_span": "edge_agent.messages.duplicate_id.SPAN",
-        "duel_patience": "edge_agent.messages.duplicate_id.PATIENCE",
-        "duel_stubborn": "edge_agent.messages.duplicate_id.STUBBORN",
-        "duel_remembered": "edge_agent.messages.duplicate_id.REMEMBERED",
+        "duel_sightings": "edge_agent.presence.SIGHTINGS",
+        "duel_apart": "edge_agent.presence.APART",
+        "duel_quiet": "edge_agent.presence.QUIET",
+        "duel_span": "edge_agent.presence.SPAN",
+        "duel_patience": "edge_agent.presence.PATIENCE",
+        "duel_stubborn": "edge_agent.presence.STUBBORN",
+        "duel_remembered": "edge_agent.presence.REMEMBERED",
         "window_wait": "edge_agent.sources.window.BUSY_WAIT",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,14 +19,13 @@ from edge_agent.models.evaluation import (
     predict_in_blocks,
     usable,
 )
-from edge_agent.models.watch import Watch
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.intervals import TellsRule
-from glassfleet.numerics.drift import Memory
+from glassfleet.intervals import WORST, TellsRule, lines_of, width_of
+from glassfleet.numerics.drift import Memory, figures
 from glassfleet.scheme import Contribution, Model, Scheme, Task
 from glassfleet.scores import FORMERS, SCORES, compared, scored
 from schemas.documents import document_digest
@@ -33,6 +33,40 @@ from schemas.documents import document_digest
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
 Forecast = tuple[Model, Dataset, NDArray[Any], NDArray[Any]]
 """A version, the rows that its lagged features leave, its inputs of them and its forecasts."""
+
+
+@dataclass
+class Watch:
+    """The memory, in the hands of one answer.
+
+    Attributes
+    ----------
+    memory : Memory
+    run : str
+    is_masked : bool
+        Whether the answer leaves masked.
+    """
+
+    memory: Memory
+    run: str
+    is_masked: bool
+
+    def meet(self, digest: str, model: Model, X: NDArray[np.float64], y: NDArray[Any], forecast: NDArray[Any]) -> None:
+        """Take over how a model does on rows `X`, shape (n, F), in the inputs' own units."""
+        domain, lines = model.domain, lines_of(model)
+        deciding = model.deciding(X) if lines > 1 and isinstance(model, TellsRule) else np.zeros(len(X), dtype=np.intp)
+        labels = domain.target is None
+        off = (y != forecast).astype(float) if labels else np.abs(y - forecast) / width_of(domain)
+        off = np.nan_to_num(np.minimum(off, WORST), nan=WORST)
+        low = np.array([each.low for each in domain.features])
+        # A position among categories has no mean; a constant does not move within its limits.
+        width = np.array([np.nan if each.categories else each.high - each.low or np.nan for each in domain.features])
+        tonight = figures(off, deciding, lines, (X[:, : len(low)] - low) / width, labels=labels)
+        self.memory.meet(digest, self.run, tonight, is_private=self.is_masked)
+
+    def changes(self, digest: str) -> NDArray[np.int64] | None:
+        """Return what is told of a model; None: nothing, as of one that a private run asked about, openly."""
+        return self.memory.changes(digest, self.run) if self.is_masked or not self.memory.is_private(digest) else None
 
 
 def answered(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private_rows import PrivateRows
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from edge_agent.storage import explained, replacing
@@ -33,7 +34,7 @@ from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import ContributionBody, Manifest, PrivateGroup, Request
+from schemas.messages import ContributionBody, Manifest, PrivateGroup
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptography
@@ -114,45 +115,46 @@ class PrivateRuns:
         """Take note that a run is open at the coordinator."""
         self._heard.add(run)
 
-    def choose(self, run: str, request: Request) -> None:
+    def choose(self, asked: RequestSeen) -> None:
         """Raise PrivacyError or TaskError for a request whose kind is not answered: before rows are even read."""
-        task = Task.from_value(request.task)
-        if task.scheme == PRIVATE or request.private is not None:
+        task = asked.task
+        if task.scheme == PRIVATE or asked.request.private is not None:
             if self._choice == "never":
                 raise PrivacyError("not-private", "this vehicle takes part in no private runs")
         elif self._choice == "only":
             raise PrivacyError("not-private", "this vehicle answers private runs only")
         elif task.scheme == PAIRS.name:
             raise TaskError(f"not a question of a plain run: {task.scheme}/{task.kind}")
-        elif self._path(run, "chain").exists():
+        elif self._path(asked.run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
-    def rows(self, run: str, request: Request, present: Dataset) -> Dataset:
+    def rows(self, asked: RequestSeen, present: Dataset) -> Dataset:
         """Return the training rows that a run is answered from, and freeze its test rows: before a snapshot is made.
 
         Those of the last private run, if there is one over some of these rows. Present ones are offered where enough
         came or went since, and taken once the coordinator says that others have new rows, too. Raises PrivacyError
         ``few-new-rows`` where those of the last run are gone, and few came or went.
         """
-        met = self._met(run)
-        if request.private is not None and met is not None and met.chain is None:
-            if any(each.renews for each in request.private if self._is_mine(each, None)):
-                self._rows.take_offer(run)
+        groups, met = asked.request.private, self._met(asked.run)
+        if groups is not None and met is not None and met.chain is None:
+            if any(each.renews for each in groups if self._is_mine(each, None)):
+                self._rows.take_offer(asked.run)
             return present
-        if Task.from_value(request.task).scheme != PRIVATE or met is not None:
+        if asked.task.scheme != PRIVATE or met is not None:
             return present
-        return self._rows.choose(run, present, self._ledger())
+        return self._rows.choose(asked.run, present, self._ledger())
 
-    def roster(self, run: str, request: Request) -> Manifest | None:
+    def roster(self, asked: RequestSeen) -> Manifest | None:
         """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
-        met = self._met(run) if request.rosters is not None else None
+        request = asked.request
+        met = self._met(asked.run) if request.rosters is not None else None
         if request.rosters is None or met is None:
             return None
         if any(self._is_mine(group, met.chain) for group in request.private or ()):
             return None
         return request.rosters.of(place(met.terms, met.own))
 
-    def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
+    def check(self, asked: RequestSeen, snapshot: Snapshot, present: Dataset) -> None:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
 
         The edition and the task are on the disk after that, whatever becomes of the answer: what is refused then
@@ -160,27 +162,28 @@ class PrivateRuns:
         earlier runs over none of them are forgotten. A snapshot that an earlier request left may have older rows, over
         which there were runs that are forgotten already.
         """
-        task = Task.from_value(request.task)
-        if request.private is None:
+        run, task, groups = asked.run, asked.task, asked.request.private
+        if groups is None:
             if task.scheme == PRIVATE and self._met(run) is None:
                 if not self._rows.are(run, snapshot, present):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
                 self._save_ledger(self._ledger().forget(self._rows.of_run(run, snapshot)))
             return
-        asked = self._accept(run, request.private, task, snapshot)
+        chain = self._accept(asked, groups, snapshot).chain
         met = self._met(run)
         assert met is not None
-        if met.chain is None or met.chain.contents != asked.chain.contents:
-            self._save_ledger(self._ledger().asked(asked.chain, self._rows.of_run(run, snapshot)))
-        if met.chain != asked.chain:
-            self._save(run, replace(met, chain=asked.chain))
+        if met.chain is None or met.chain.contents != chain.contents:
+            self._save_ledger(self._ledger().asked(chain, self._rows.of_run(run, snapshot)))
+        if met.chain != chain:
+            self._save(run, replace(met, chain=chain))
         if task.scheme == "domain":
             _refuse_text(task, snapshot.data)
 
-    def announce(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
+    def announce(self, asked: RequestSeen, snapshot: Snapshot) -> ContributionBody:
         """Return the announcement for a run, the same whenever it is asked; raises PrivacyError and TaskError."""
+        run, digest = asked.run, asked.request.task_digest
         try:
-            terms = Terms.from_value(task.body)
+            terms = Terms.from_value(asked.task.body)
         except WireError as fault:
             raise TaskError(str(fault)) from fault
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
@@ -213,21 +216,18 @@ class PrivateRuns:
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
         )
 
-    def posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, str]:
+    def posed(self, asked: RequestSeen, snapshot: Snapshot) -> tuple[Task, str]:
         """Return what the scheme's client is given, and the identity of the question; as `check`, after it."""
-        assert request.private is not None
-        asked = self._accept(run, request.private, Task.from_value(request.task), snapshot)
-        return asked.posed, asked.question
+        assert asked.request.private is not None
+        accepted = self._accept(asked, asked.request.private, snapshot)
+        return accepted.posed, accepted.question
 
-    def masked(
-        self, run: str, request: Request, snapshot: Snapshot, contribution: Contribution | None
-    ) -> ContributionBody:
+    def masked(self, asked: RequestSeen, snapshot: Snapshot, contribution: Contribution | None) -> ContributionBody:
         """Return what leaves the vehicle in place of its answer, once chain and ledger are on the disk.
 
         Parameters
         ----------
-        run : str
-        request : Request
+        asked : RequestSeen
         snapshot : Snapshot
         contribution : Contribution or None
             None: the question is not about its rows, see `glassfleet.private.pairs`.
@@ -240,20 +240,20 @@ class PrivateRuns:
         """
         from glassfleet.private.answering import no_rows, reply  # noqa: PLC0415 - it needs the cryptography
 
+        run, request = asked.run, asked.request
         assert request.private is not None
-        task = Task.from_value(request.task)
-        asked = self._accept(run, request.private, task, snapshot)
+        accepted = self._accept(asked, request.private, snapshot)
         if contribution is None:
-            contribution = no_rows(asked)
+            contribution = no_rows(accepted)
         else:
-            self._check_own(task, contribution)
-        chain, words = reply(asked, contribution, self._shared(run, asked.chain.roster))
+            self._check_own(asked.task, contribution)
+        chain, words = reply(accepted, contribution, self._shared(run, accepted.chain.roster))
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
         self._save_ledger(self._ledger().note(chain, self._rows.of_run(run, snapshot)))
         self._rows.keep(run)
-        answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
+        answer = Contribution(asked.task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
         )
@@ -267,13 +267,13 @@ class PrivateRuns:
         except ContributionError as fault:  # nobody else can see it any more
             raise TaskError(f"this vehicle's own answer cannot be true: {fault}") from fault
 
-    def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
+    def protection(self, asked: RequestSeen) -> tuple[dict[str, int] | None, tuple[str, ...]]:
         """Return the floor and the company of a run, None for a plain one, and over whom an answer is summed."""
-        met = self._met(run)
+        met = self._met(asked.run)
         if met is None:
             return None, ()
         floor = max(met.own.floor, met.terms.floor)
-        members = () if request.private is None or met.chain is None else met.chain.editions[-1].members
+        members = () if asked.request.private is None or met.chain is None else met.chain.editions[-1].members
         return {"floor": floor, "company": met.terms.company}, members
 
     def end(self, run: str) -> None:
@@ -302,9 +302,10 @@ class PrivateRuns:
         was_open = ledger.open
         return None if was_open is None or was_open.run in self._heard | {run} else was_open
 
-    def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
+    def _accept(self, asked: RequestSeen, groups: Sequence[PrivateGroup], snapshot: Snapshot) -> Asked:
         from glassfleet.private.answering import accept  # noqa: PLC0415 - it needs the cryptography
 
+        run, task = asked.run, asked.task
         met = self._met(run)
         if met is None:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")

@@ -25,8 +25,8 @@ from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
 ENTERED = {"answers": 29, "arrives": 35, "closes": 45}
-"""Most files of ours, but for what a scheme computes (`glassfleet/`) and the simulated broker: a vehicle gets a request and
-sends its answer; the coordinator takes one; it takes the last one, and asks the next question."""
+"""Most files of ours, without what a scheme computes (`glassfleet/`) and the simulated broker: a vehicle gets a request
+and sends its answer; the coordinator takes one; it takes the last one, and asks the next question."""
 
 APART = ("glassfleet/", "tests/", ".venv/", "broker/memory")
 SCHEME_READS = "glassfleet/scheme.py", "Task.from_value"

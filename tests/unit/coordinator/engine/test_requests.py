@@ -20,7 +20,7 @@ from coordinator.engine.state import Offer, Stored
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
-from edge_agent.messages.decoder import request_seen
+from edge_agent.messages import request_seen
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
@@ -53,7 +53,7 @@ def test_nonce_reaches_every_level_and_the_vehicle():
     request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
     wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
     seen = request_seen(wire)
-    assert Task.from_value(seen.request.task).digest == task.digest
+    assert seen.task.digest == task.digest
 
 
 def size_of(request: OpenRound) -> int:

@@ -18,7 +18,7 @@ from glassfleet.private.ledger import Limits
 from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.messages import ContributionBody, Request
-from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, terms_of
+from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, seen, terms_of
 
 TESTS, MORE_TESTS = dataset(9, rows=10), dataset(10, rows=40)
 
@@ -126,7 +126,7 @@ def test_vehicle_that_is_killed_while_it_takes_new_rows_answers_from_these(victi
     if moment == "between":
         (folder / "new-test.npz").replace(folder / "test.npz")
     elif moment == "taken":
-        victim.private.rows("r2", request, victim.data)
+        victim.private.rows(seen("r2", request), victim.data)
     victim.restart()
     victim.data, victim.tests = dataset(2), dataset(3)
     given = FRT.client.contribute(first_task(terms, seed=2), MANY, np.random.default_rng(0))

@@ -30,6 +30,7 @@ from tests.support.privacy.private_victim import (
     domain_task,
     first_task,
     keys_task,
+    seen,
     terms_of,
 )
 
@@ -241,10 +242,10 @@ def test_the_choice_stands_before_rows_are_read(tmp_path: Path, choice: Any) -> 
     for task, answered in ((plain, choice != "only"), (keys, choice != "never")):
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
         if answered:
-            victim.private.choose("r1", request)
+            victim.private.choose(seen("r1", request))
         else:
             with refused("not-private"):
-                victim.private.choose("r1", request)
+                victim.private.choose(seen("r1", request))
 
 
 def test_a_new_category_does_not_make_other_rows_of_the_same_rows() -> None:

@@ -1,20 +1,28 @@
-"""From bytes on a topic to events: opened and checked, every fault a `WireError`. Pure; keeps nothing."""
+"""Between the broker and the session: what comes is decoded and checked, what the session asks for is sent.
+
+Every fault of a peer is a `WireError`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from broker.port import Message
-from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
+from broker.port import Message, Transport
+from edge_agent.session.events import Refuse, RequestCleared, RequestSeen
+from glassfleet.errors import TaskError
 from glassfleet.private.groups import round_digest
+from glassfleet.scheme import Task
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import WireError
+from schemas.errors import BrokerError, UsageError, WireError
 from schemas.messages import (
     AgentState,
     Body,
+    ContributionBody,
     CoordinatorState,
+    Evaluation,
     Manifest,
     ModelPointer,
     PrivateGroup,
@@ -22,6 +30,7 @@ from schemas.messages import (
     Request,
     checked,
 )
+from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
 
 B = TypeVar("B", bound=Body)
@@ -81,7 +90,7 @@ Inbound: TypeAlias = (
     RequestSeen
     | RequestCleared
     | RequestInParts
-    | ReceiptSeen
+    | Receipt
     | OwnState
     | CoordinatorSeen
     | ModelPointer
@@ -117,8 +126,7 @@ class Decoder:
             case "request":
                 return self._request(payload, address.run)
             case "receipt" if address.agent == self._agent:
-                receipt = self._open(payload, Receipt)[1]
-                return ReceiptSeen(receipt.run, receipt.task_digest, receipt.outcome, receipt.reason)
+                return self._open(payload, Receipt)[1]
             case "model-version":
                 return ModelVersion(address.name, address.number, payload)
             case "blob":
@@ -188,4 +196,83 @@ def request_seen(envelope: Envelope) -> RequestSeen:
     # Questions that are in rosters cannot be seen yet.
     if named != request.task_digest and (groups is None or request.rosters is None):
         raise WireError("digest-mismatch", "the task is not the one that its digest names")
-    return RequestSeen(envelope.run, request, task["scheme"], envelope.time, envelope.round, envelope.attempt)
+    return RequestSeen(envelope.run, request, Task.from_value(task), envelope.time, envelope.round, envelope.attempt)
+
+
+class Publisher:
+    """Publishes an agent's answers, refusals and scores.
+
+    Parameters
+    ----------
+    topics : Topics
+    agent : str
+    transport : Transport
+    wall : callable
+        Seconds since the epoch, for the envelopes.
+    max_bytes : int
+        Larger answers travel in parts.
+    """
+
+    def __init__(
+        self, topics: Topics, agent: str, transport: Transport, *, wall: Callable[[], float], max_bytes: int
+    ) -> None:
+        self._topics = topics
+        self._agent = agent
+        self._transport = transport
+        self._wall = wall
+        self._max_bytes = max_bytes
+
+    @property
+    def _limit(self) -> int:
+        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
+        return min(self._max_bytes, self._transport.max_message_bytes)
+
+    def pack(self, body: ContributionBody, asked: RequestSeen, most_bytes: int) -> bytes:
+        """Encode an answer of at most `most_bytes`.
+
+        Raises
+        ------
+        TaskError
+            It could never be sent or kept: nobody shall wait for it.
+        """
+        about = {"run": asked.run, "round": asked.round, "attempt": asked.attempt}
+        envelope = Envelope(body=body, scheme=asked.task.scheme, **about, **self._ours())
+        payload = envelope.to_bytes()
+        if len(payload) > most_bytes:
+            raise TaskError(f"the answer has {len(payload)} bytes; outbox_max_bytes is {most_bytes} here")
+        if len(payload) > self._limit:
+            try:
+                frames_for_contribution(envelope, self._topics, self._limit)
+            except (BrokerError, UsageError) as fault:
+                raise TaskError(f"the answer is too large: {fault}") from fault
+        return payload
+
+    def _ours(self) -> dict[str, Any]:
+        """Return what all our messages say."""
+        return {"fleet": self._topics.fleet, "agent": self._agent, "time": self._wall()}
+
+    def stored(self, payload: bytes) -> Envelope:
+        """Read a message of ours that was kept."""
+        return Envelope.from_bytes(payload, fleet=self._topics.fleet)
+
+    def refusal(self, effect: Refuse) -> None:
+        """Publish that a task is not answered, and why."""
+        about = {"run": effect.run, "round": effect.round, "attempt": effect.attempt}
+        envelope = Envelope(body=effect.body, **about, **self._ours())
+        self._transport.publish(self._topics.contribution(self._agent), envelope.to_bytes())
+
+    def evaluation(self, body: Evaluation, *, run: str = "") -> None:
+        """Publish how a model of a run did here."""
+        envelope = Envelope(body=body, run=run, **self._ours())
+        self._transport.publish(self._topics.evaluation(self._agent), envelope.to_bytes())
+
+    def answer(self, envelope: Envelope) -> None:
+        """Publish an answer, in parts if need be.
+
+        Raises
+        ------
+        BrokerError, UsageError, ValueError
+            This broker does not carry it.
+        """
+        for frame in frames_for_contribution(envelope, self._topics, self._limit):
+            self._transport.publish(frame.topic, frame.payload)
