@@ -84,20 +84,6 @@ CLOSE_WAIT = 1.0
 """Seconds that a clean disconnect may take: nobody waits for it when the process ends."""
 
 
-RETIRED = {
-    "reconnect_first": "broker.port.RECONNECT_FIRST",
-    "max_inflight": "broker.port.MAX_INFLIGHT",
-    "oversize_tries": "broker.port.OVERSIZE_TRIES",
-    "verdict_tries": "broker.port.VERDICT_TRIES",
-    "close_wait": "broker.port.CLOSE_WAIT",
-    "kept_certificates": "schemas.trust.signing.REMEMBERED",
-    "clock_leeway": "schemas.trust.signing.CLOCK_LEEWAY",
-    "identity_look": "broker.credentials.LOOK_EVERY",
-    "refused_told_every": "broker.signed.LOG_EVERY",
-}
-"""Former settings of all processes with a connection, see `schemas.settings.Settings.retired`."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
     """How a process speaks with its broker.
@@ -107,16 +93,14 @@ class ConnectionSettings:
     protocol : str
         ``auto`` (MQTT 5, then 3.1.1), ``5`` or ``3.1.1``. Why: a broker that answers one of them wrongly.
     keepalive : int
-        Seconds between signs of life to the broker. Why: shorter finds dead links sooner, longer costs less on a
-        metered one.
+        Seconds between signs of life to the broker. Why: shorter finds dead links sooner, longer costs less.
     session_expiry : int
-        Seconds for which the broker keeps subscriptions and messages of an absent client (MQTT 5). Why: vehicles that
-        are away for longer than an hour.
+        Seconds for which the broker keeps subscriptions and messages of an absent client (MQTT 5). Why: long absences.
     connect_timeout : float
         Seconds to wait for TCP and TLS, and for the answer to CONNECT. Why: a satellite link.
     reconnect_longest : float
-        Longest wait between two reconnects, seconds; each is twice the one before, and drawn between half of it and
-        all of it, so that a fleet does not come back at once. Why: a fleet so large that its return is a flood.
+        Longest wait between two reconnects, seconds. Each is drawn between half and all of twice the one before, so
+        that a fleet does not come back at once. Why: a very large fleet.
     max_message_bytes : int
         Larger messages travel in parts, 4 KiB to 64 MiB. Why: a broker with a lower limit than 128 KiB.
     """

@@ -90,9 +90,7 @@ class RowsFile(click.Path):
 def rows_there(path: Path) -> Path:
     """Return where rows are; raises DataError, with sets for everybody, when nothing is there."""
     if not path.exists():
-        way = (
-            "Check its name and its folder. Rows that need no download: glassfleet datasets fetch diabetes --data-dir ."
-        )
+        way = "Check its name. Rows that need no download: glassfleet lab datasets fetch diabetes --data-dir ."
         raise DataError("there is no such file or folder", way, str(path))
     return path
 

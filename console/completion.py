@@ -10,30 +10,16 @@ from click.shell_completion import CompletionItem, get_completion_class
 from schemas.errors import GlassfleetError, UsageError
 from schemas.private_files import state_home
 
-SHELLS = ("bash", "zsh", "fish")
 
+def script(root: click.Command, shell: str) -> str:
+    """Return the script that lets a shell (bash, zsh or fish) complete commands, options and names with the Tab key.
 
-@click.command()
-@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
-def completion(shell: str) -> None:
-    """Print the script that lets SHELL (bash, zsh or fish) complete commands, options and names with the Tab key.
-
-    Names of models and runs are those of the coordinator that the command would ask.
-
-    \b
-    bash:  eval "$(glassfleet completion bash)"   in ~/.bashrc
-    zsh:   eval "$(glassfleet completion zsh)"    in ~/.zshrc, after compinit
-    fish:  glassfleet completion fish > ~/.config/fish/completions/glassfleet.fish
-
-    \b
-    Examples:
-      glassfleet completion bash
+    Names of models and runs are those of the coordinator that the command would ask. Raises UsageError.
     """
     kind = get_completion_class(shell)
     if kind is None:
         raise UsageError(f"this click cannot complete for {shell}")
-    root = click.get_current_context().find_root().command
-    click.echo(kind(root, {}, "glassfleet", "_GLASSFLEET_COMPLETE").source())
+    return kind(root, {}, "glassfleet", "_GLASSFLEET_COMPLETE").source()
 
 
 class Names(click.types.StringParamType):
@@ -81,13 +67,13 @@ def complete_names(command: click.Command) -> None:
 
 
 def _schemes(_given: click.Context) -> list[str]:
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
 
     return catalogue.names()
 
 
 def _parameters(given: click.Context) -> list[str]:
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
     from glassfleet.schemes import DEFAULT
 
     return [f"{name}=" for name in catalogue.load(given.params.get("scheme") or DEFAULT).Parameters.model_fields]

@@ -71,36 +71,46 @@ class LazyGroup(click.Group):
     Parameters
     ----------
     commands_table : mapping
-        Name -> (``"module:attribute"``, one line of help).
+        Heading -> name -> (``"module:attribute"``, one line of help).
     """
 
-    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, commands_table: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._table = commands_table
+        self._headings = commands_table
+
+    @property
+    def _table(self) -> dict[str, tuple[str, str]]:
+        return {name: place for commands in self._headings.values() for name, place in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of the table, which is the order of use."""
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command."""
-        if cmd_name not in self._table:
+        """Import and return a command; a shell that asks what it may complete gets names, too."""
+        table = self._table
+        if cmd_name not in table:
             return None
-        module, _, attribute = self._table[cmd_name][0].partition(":")
+        module, _, attribute = table[cmd_name][0].partition(":")
         try:
             command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError:
             if not ctx.resilient_parsing:
                 raise
-            return click.Command(cmd_name, help=self._table[cmd_name][1])  # completion needs no more
+            return click.Command(cmd_name, help=table[cmd_name][1])  # completion needs no more
         assert isinstance(command, click.Command)
         _add_quiet(command)
+        if ctx.resilient_parsing:
+            from console.completion import complete_names
+
+            complete_names(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+        for heading, commands in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
 
 
 def _add_quiet(command: click.Command) -> None:

@@ -33,76 +33,55 @@ from console.lazy import LazyGroup, meant, missing_extra  # noqa: E402
 from schemas.errors import GlassfleetError  # noqa: E402
 
 COMMANDS = {
-    "demo": ("lab.demo.command:demo", "A fleet learns one model over MQTT while vehicles vanish, lag and come back."),
-    "broker": (
-        "console.services.broker:broker",
-        "Start a broker for one machine: Mosquitto when found, else the embedded one.",
-    ),
-    "coordinator": (
-        "console.services.coordinator:coordinator",
-        "Start the cloud service that opens and closes rounds.",
-    ),
-    "journal": ("console.services.journal:journal", "Verify a coordinator's journal, export what can be read of it."),
-    "ca": ("console.services.authority:ca", "Decide who may speak: certificates, tokens for vehicles, revocation."),
-    "data": (
-        "console.vehicle.data:data",
-        "Check a vehicle's rows, and keep a window over a live stream to learn from.",
-    ),
-    "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
-    "ledger": ("console.vehicle.ledger:ledger", "List what a vehicle has told: each run, with whom, how protected."),
-    "fleet": ("console.run.fleet:fleet", "List the vehicles that need somebody, and why."),
-    "week": ("console.model.week:week", "Say what changed this week: is it better, what changed, who needs me."),
-    "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
-    "schedule": ("console.run.schedules:schedule", "Start a run every night, or whenever it is due, without hands."),
-    "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
-    "rollout": (
-        "console.run.rollouts:rollout",
-        "Try a model on a part of the fleet first; promoted by what it reports.",
-    ),
-    "forecast": (
-        "console.vehicle.forecast:forecast",
-        "Forecast live on a vehicle, explain and log each; verify the log.",
-    ),
-    "explain": ("console.vehicle.forecast:explain", "Say why a vehicle forecast what it did at a time, from its log."),
-    "report": ("console.model.export:report", "Write the report of a run: one file, pictures inside."),
-    "tap": ("console.services.tap:tap", "Print the fleet's messages, decoded, as they pass."),
-    "audit": ("console.services.audit:audit", "Measure what learning gives away: attacks on what vehicles sent."),
-    "experiment": (
-        "lab.experiments.command:experiment",
-        "Run a paper's protocol on a CSV file: local, federated, central.",
-    ),
-    "chaos": (
-        "lab.chaos.command:chaos",
-        "Break a fleet in every way, and check that nothing is lost or counted twice.",
-    ),
-    "conformance": (
-        "lab.conformance.command:conformance",
-        "Check an agent in whatever language against the protocol.",
-    ),
-    "papers": ("lab.papers.command:papers", "Make the papers' tables and figures, printed value beside ours."),
-    "datasets": (
-        "lab.datasets.command:datasets",
-        "List, fetch and verify the papers' datasets; prepare the QoE set.",
-    ),
-    "doctor": ("console.checkup.doctor:doctor", "Check this machine: packages, broker, coordinator, data, folders."),
-    "completion": ("console.completion:completion", "Print the script that lets your shell complete commands."),
+    "First": {
+        "demo": ("lab.demo.command:demo", "A fleet learns one model over MQTT while vehicles vanish and return.")
+    },
+    "On a vehicle": {
+        "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
+        "data": ("console.vehicle.data:data", "Make a table of a vehicle's files, or collect a live stream."),
+        "forecast": (
+            "console.vehicle.forecast:forecast",
+            "Forecast live; explain and verify what was forecast.",
+        ),
+    },
+    "Services": {
+        "broker": ("console.services.broker:broker", "Start an MQTT broker for one machine, or watch its messages."),
+        "coordinator": (
+            "console.services.coordinator:coordinator",
+            "Start the service that conducts runs; check its journal.",
+        ),
+        "ca": ("console.services.authority:ca", "Certificates: who may speak in the fleet."),
+        "doctor": (
+            "console.checkup.doctor:doctor",
+            "Check this machine: packages, broker, coordinator, data.",
+        ),
+    },
+    "For operators": {
+        "fleet": ("console.run.fleet:fleet", "List the vehicles that need attention, and why."),
+        "run": ("console.run.runs:run", "Start, schedule, follow and cancel trainings."),
+        "model": ("console.model.commands:model", "Read, compare, export, try out and promote models."),
+    },
+    "For research": {
+        "lab": ("console.lab:lab", "The papers' tables, experiments, data sets, and tests to destruction.")
+    },
 }
+"""Heading -> name -> (where it is, one line of help)."""
 
 
-class Commands(LazyGroup):
-    """The commands; a shell that asks what it may complete gets names, too."""
+def _complete(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    """Print the script of a shell, and end."""
+    if shell is not None and not context.resilient_parsing:
+        from console.completion import script
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and ctx.resilient_parsing:
-            from console.completion import complete_names
-
-            complete_names(command)
-        return command
+        click.echo(script(context.command, shell))
+        context.exit()
 
 
-@click.group(cls=Commands, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False, callback=_complete,
+    help='Print what lets your shell complete commands and names, e.g. eval "$(glassfleet --completion bash)".',
+)  # fmt: skip
 @click.version_option(package_name="glassfleet", prog_name="glassfleet")
 def cli() -> None:
     """Glassfleet: a fleet of vehicles learns one explainable model over MQTT.

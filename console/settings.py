@@ -13,9 +13,9 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker, noted_broker
-from console.common import F, read_toml, rows_place
+from console.common import read_toml, rows_place
 from schemas.private_files import state_home
-from schemas.settings import Settings, retired_note, settings_of
+from schemas.settings import Settings, settings_of
 from schemas.text import attributes
 from schemas.topics import DEFAULT_FLEET
 
@@ -35,7 +35,7 @@ class Given(Generic[C]):
     file : Path or None
         The --config file.
     flags : Mapping
-        By key of a setting, or of a former one; None means not given.
+        By key of a setting; None means not given.
     """
 
     config: type[C]
@@ -88,7 +88,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
     stays None, and the configuration class looks in environment, file and defaults.
     """
     described = descriptions(config)
-    keys = [*config.retired, *settings_of(config)]
+    keys = list(settings_of(config))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -99,8 +99,6 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
             help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
         )(call)  # fmt: skip
-        for key in config.retired:
-            decorated = click.option(f"--{key.replace('_', '-')}", key, default=None, hidden=True)(decorated)
         for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
             kind = _plain(field.annotation)
             flag = f"--{name.replace('_', '-')}"
@@ -127,16 +125,6 @@ def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:
     """Return by key what a setting is, and why somebody would change it: what follows on ``Why:`` in the docstring."""
     texts = {key: attributes(each.owner).get(each.name, "") for key, each in settings_of(config).items()}
     return {key: (text.partition(" Why: ")[0], text.partition(" Why: ")[2]) for key, text in texts.items()}
-
-
-def retired_option(flag: str, place: str) -> Callable[[F], F]:
-    """Take a flag of former versions, and say that it changes nothing; `place` is where the constant is now."""
-
-    def tell(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            click.echo(f"warning: {retired_note(flag, place)}", err=True)
-
-    return click.option(flag, hidden=True, expose_value=False, callback=tell)
 
 
 def _plain(annotation: Any) -> Any:

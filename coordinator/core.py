@@ -111,7 +111,7 @@ class Coordinator:
     metrics : Counter
         Counts what happens, by name; other threads may copy it.
     observers : sequence of Observer
-        Told of every performed effect and journal transaction: metrics, traces.
+        Told of every performed effect and journal transaction: metrics.
     decoder, arrivals, fleet, witness, rebroadcast, presence
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, schedules, outages

@@ -43,8 +43,7 @@ from coordinator.runs.schedules import Schedules
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
-from coordinator.telemetry.tracing import tracing
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
 from schemas.plain_structlog import structlog
@@ -87,7 +86,7 @@ def assemble(
     software, incarnation : str
         For births and records; an empty incarnation is made up.
     observers : sequence of Observer
-        Told of every performed effect and journal transaction: metrics, traces.
+        Told of every performed effect and journal transaction: metrics.
     signer : callable or None
         Returns who signs model records now; None: they are not signed.
     verifier : Verifier or None
@@ -215,7 +214,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
             verifier=None if credentials is None else credentials.verifier,
-            observers=[metrics, *tracing(config.fleet, config.traces), refusals],
+            observers=[metrics, refusals],
         )
     except BaseException:
         journal.close()
@@ -257,8 +256,6 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
-    for note in config.notes:
-        _log.warning("retired-setting", note=note)
     program = _Program()
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):

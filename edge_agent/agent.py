@@ -55,7 +55,7 @@ from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME

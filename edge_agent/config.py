@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from broker.port import RETIRED, ConnectionSettings
+from broker.port import ConnectionSettings
 from edge_agent.compute.budget import Budget
 from edge_agent.session.accounts import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
@@ -20,7 +20,6 @@ from schemas.settings import Id, Prefix, Settings
 
 SHARED = frozenset(
     {
-        *RETIRED,
         "broker",
         "broker_wait",
         "identity",
@@ -36,10 +35,9 @@ SHARED = frozenset(
         "connect_timeout",
         "reconnect_longest",
         "protocol",
-        "stop_wait",
     }
 )
-"""Keys, former ones among them, that also listen to ``GLASSFLEET_{NAME}``: all processes of a fleet have them."""
+"""Keys that also listen to ``GLASSFLEET_{NAME}``: all processes of a fleet have them."""
 
 
 class AgentConfig(Settings):
@@ -50,31 +48,28 @@ class AgentConfig(Settings):
     id : str
         The agent's id in its fleet. Why: every vehicle has its own.
     broker : str
-        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``; of a cluster one for each node, with commas
-        between. Why: every fleet has its own.
+        ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
+        its own.
     broker_wait : float
-        Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever. Why: a vehicle
-        that starts without coverage waits for ever.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: no coverage at the start.
     connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
-        The vehicle's rows: a file, a window of a live stream, or the URL of a query, as `glassfleet data --help` lists
-        them. Why: every vehicle has its own.
+        The vehicle's rows: a file or URL that `glassfleet data --help` lists. Why: every vehicle has its own.
     target : str or None
-        Target column; None: the last one. Why: another column is to be forecast.
+        Target column; default: the last one. Why: another column is to be forecast.
     labels : bool
-        The target is a class label (text), not a number. Why: classes are to be told apart.
+        The target is a class, not a number. Why: a classifier is to be learned.
     categories : bool
-        Columns of text are inputs too, for the schemes that take categories; otherwise text is a fault. Why: rows with
-        text.
+        Columns of text are inputs, too, for schemes that take categories. Why: rows with text.
     missing : bool
-        Cells of inputs may be empty, for the schemes that take such; otherwise that is a fault. Why: rows with gaps.
+        Cells of inputs may be empty, for schemes that take that. Why: rows with gaps.
     schemes : tuple of str or None
-        Allow-list; None: every scheme that is installed. Why: a vehicle that shall not take part in some.
+        Schemes it takes part in; default: all that are installed. Why: a vehicle that must not take part in some.
     slow : float
-        Seconds that each answer is on its way, as over a slow link, 0 to 3600. Why: demonstrations.
+        Seconds by which each answer is delayed, 0 to 3600. Why: demonstrations.
     evaluate : bool
-        Score new models on the local test rows and publish the scores. Why: nobody shall hear a vehicle's scores.
+        Score new models on the local test rows and publish the scores. Why: scores must stay private.
     outbox_max_bytes : int
         Most bytes of unacknowledged answers on disk. Why: a small disk.
     timing : Timing
@@ -84,8 +79,8 @@ class AgentConfig(Settings):
     month : Monthly
         What learning may take in a calendar month.
     private : "only", "allowed" or "never"
-        Whether it answers runs in which the coordinator sees its numbers, and private runs. Why: "only" where nobody
-        may see a vehicle's numbers.
+        Which runs it answers: private ones only, all, or never private ones. Why: "only" where nobody may see a
+        vehicle's numbers.
     private_limits : Limits
         What it asks for in private runs, whatever the coordinator says.
     """
@@ -96,35 +91,6 @@ class AgentConfig(Settings):
         *("id", "broker", "identity", "data", "target", "labels", "categories", "missing"),
         *("private", "fleet", "state_dir"),
     )
-    retired: ClassVar = {
-        **RETIRED,
-        "queue_size": "edge_agent.runner.QUEUE_SIZE",
-        "batch_messages": "edge_agent.runner.BATCH",
-        "resend_factor": "edge_agent.session.session.RESEND_FACTOR",
-        "resend_jitter": "edge_agent.session.session.RESEND_JITTER",
-        "stop_wait": "edge_agent.agent.STOP_WAIT",
-        "birth_pause": "edge_agent.presence.BIRTH_PAUSE",
-        "birth_spread": "edge_agent.presence.SPREAD",
-        "fetch_first": "edge_agent.models.fetch.FIRST",
-        "fetch_longest": "edge_agent.models.fetch.LONGEST",
-        "fetch_by_name": "edge_agent.models.fetch.BY_NAME",
-        "fetch_at_once": "edge_agent.models.fetch.AT_ONCE",
-        "outbox_wait": "edge_agent.session.outbox.BUSY_WAIT",
-        "kept_receipts": "edge_agent.session.outbox.KEPT_RECEIPTS",
-        "kept_snapshots": "edge_agent.session.snapshots.KEPT_RUNS",
-        "kept_local_models": "edge_agent.models.evaluation.KEPT_LOCAL_MODELS",
-        "followed_models": "edge_agent.models.follower.FOLLOWED_MODELS",
-        "remembered_runs": "edge_agent.session.session.REMEMBERED_RUNS",
-        "remembered_tasks": "edge_agent.session.session.REMEMBERED_TASKS",
-        "duel_sightings": "edge_agent.presence.SIGHTINGS",
-        "duel_apart": "edge_agent.presence.APART",
-        "duel_quiet": "edge_agent.presence.QUIET",
-        "duel_span": "edge_agent.presence.SPAN",
-        "duel_patience": "edge_agent.presence.PATIENCE",
-        "duel_stubborn": "edge_agent.presence.STUBBORN",
-        "duel_remembered": "edge_agent.presence.REMEMBERED",
-        "window_wait": "edge_agent.sources.window.BUSY_WAIT",
-    }
 
     id: Id
     broker: str = Field(min_length=1)

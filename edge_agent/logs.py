@@ -8,8 +8,6 @@ from typing import Any
 
 import structlog
 
-from schemas.trace import trace_ids
-
 
 def configure(level: str = "info", form: str = "console", *, fleet: str = "", agent: str = "") -> None:
     """Send logs to standard error.
@@ -21,7 +19,7 @@ def configure(level: str = "info", form: str = "console", *, fleet: str = "", ag
     form : str
         ``console`` or ``json``.
     fleet, agent : str
-        Said on every line of a process with one agent; empty: not said. JSON lines about a run carry its ``trace_id``.
+        Said on every line of a process with one agent; empty: not said.
     """
     renderer: Any = (
         structlog.processors.JSONRenderer()
@@ -33,7 +31,7 @@ def configure(level: str = "info", form: str = "console", *, fleet: str = "", ag
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
-            *([_naming(fleet, agent, traced=form == "json")] if fleet else []),
+            *([_naming(fleet, agent)] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *([structlog.processors.format_exc_info] if form == "json" else []),
@@ -50,14 +48,12 @@ def get_logger(name: str, **bound: object) -> Any:
     return structlog.get_logger(name, **bound)
 
 
-def _naming(fleet: str, agent: str, *, traced: bool) -> structlog.typing.Processor:
-    """Return a processor that adds fleet and agent, and the trace of the run that a line is about."""
+def _naming(fleet: str, agent: str) -> structlog.typing.Processor:
+    """Return a processor that adds fleet and agent."""
 
     def name(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         line.setdefault("fleet", fleet)
         line.setdefault("agent", agent)
-        if traced and line.get("run"):
-            line["trace_id"] = trace_ids(fleet, str(line["run"]))[0]
         return line
 
     return name

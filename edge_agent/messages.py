@@ -11,9 +11,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from broker.port import Message, Transport
 from edge_agent.session.events import Refuse, RequestCleared, RequestSeen
+from glassfleet.contract.messages import Task
 from glassfleet.errors import TaskError
 from glassfleet.private.groups import round_digest
-from glassfleet.scheme import Task
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError, WireError

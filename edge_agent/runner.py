@@ -238,8 +238,6 @@ def run_agent(config: AgentConfig) -> None:
         target=agent.source.train.target,
         schemes=list(agent.schemes),
     )
-    for note in config.notes:
-        agent.log.warning("retired-setting", note=note)
     loop = Loop([agent])
     with stopped_by_signals(loop):
         loop.serve()

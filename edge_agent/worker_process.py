@@ -61,7 +61,7 @@ def main() -> None:
 def _answer(asked: dict[str, Any], rows: Sequence[Path]) -> dict[str, Any]:
     from edge_agent.session.answers import answer  # noqa: PLC0415 - under the limits
     from edge_agent.session.snapshots import load_rows  # noqa: PLC0415
-    from glassfleet.scheme import Task  # noqa: PLC0415
+    from glassfleet.contract.messages import Task  # noqa: PLC0415
 
     task, data = Task.from_value(asked["task"]), load_rows(rows[0])
     if len(rows) > 1:

@@ -228,7 +228,7 @@ class Request(Body):
     Attributes
     ----------
     task : map
-        ``glassfleet.scheme.Task.to_value()``.
+        ``glassfleet.contract.messages.Task.to_value()``.
     task_digest : str
         SHA-256 of the encoded task; the answer repeats it.
     remaining : float
@@ -275,7 +275,7 @@ class ContributionBody(Body):
     data_digest : str
         Keyed digest of the snapshot of the rows; a change within the run is rejected as ``data-changed``.
     contribution : map
-        ``glassfleet.scheme.Contribution.to_value()``.
+        ``glassfleet.contract.messages.Contribution.to_value()``.
     """
 
     kind: ClassVar[str] = "contribution"
@@ -415,7 +415,7 @@ class Evaluation(Body):
         one for each class, in the model's order, and one for any other label. Classes of one or two rows are left out.
     beside : dict of str to list of float
         By digest of the champion and of the trial's former versions, as far as they can be used. How much worse the
-        candidate is, relative to it; the variance of that (`glassfleet.numerics.paired`); the same two of it and the
+        candidate is, relative to it; the variance of that (`glassfleet.evaluation.paired`); the same two of it and the
         champion.
     cannot : str
         Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.

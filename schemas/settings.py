@@ -9,7 +9,6 @@ start (measured).
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from schemas import limits
@@ -52,22 +51,19 @@ class Settings(BaseModel):
     fleet : str
         Fleet id: all topics start with ``gf/1/{fleet}/``. Why: several fleets at one broker.
     state_dir : Path
-        Where state is kept; an agent's own part is ``agents/{fleet}/{id}`` in it, so that agents can share the setting.
-        Default: ``$XDG_STATE_HOME/glassfleet``, or ``~/.local/state/glassfleet``. Why: another disk, a container's
-        volume.
+        Where state is kept; an agent's part is ``agents/{fleet}/{id}`` in it. Default: ``$XDG_STATE_HOME/glassfleet``,
+        or ``~/.local/state/glassfleet``. Why: another disk, a container's volume.
     identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``, made by ``glassfleet agent enrol`` or
-        ``glassfleet ca issue``. A forecaster has an agent id of its own, since brokers give each certificate one
-        connection. Why: every process has its own.
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for ``mqtts``. A forecaster has an agent id of its own,
+        since brokers give each certificate one connection. Why: every process has its own.
     ca_file : Path or None
-        Certificate authority for ``mqtts``, in place of the identity's. Why: a broker with a certificate of others.
+        Certificate authority for ``mqtts``, instead of the identity's. Why: a broker of another authority.
     insecure_plaintext : bool
-        Allow ``mqtt`` to another machine, where everybody on the way can read and change what is said. Why: a network
-        that is guarded otherwise.
+        Allow ``mqtt`` to another machine: everybody on the way can read and change it. Why: a guarded network.
     log_level : str
-        ``debug``, ``info``, ``warning`` or ``error``. Why: to look for a fault.
+        ``debug``, ``info``, ``warning`` or ``error``. Why: to find a fault.
     log_format : str
-        ``console`` or ``json``. Why: logs that are collected by a program.
+        ``console`` or ``json``. Why: a program collects the logs.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -84,9 +80,6 @@ class Settings(BaseModel):
     first: ClassVar[tuple[str, ...]] = ()
     """Keys that a first start needs; help lists them before the others."""
 
-    retired: ClassVar[Mapping[str, str]] = {}
-    """Keys of former versions, and where the constant is now: they are named in `notes`, and change nothing."""
-
     fleet: Id = DEFAULT_FLEET
     state_dir: Path = Field(default_factory=state_home)
     identity: Path | None = None
@@ -94,13 +87,6 @@ class Settings(BaseModel):
     insecure_plaintext: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
-
-    _notes: tuple[str, ...] = PrivateAttr(())
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the operator should know about what was given: keys that are no longer settings."""
-        return self._notes
 
     @model_validator(mode="before")
     @classmethod
@@ -137,13 +123,10 @@ class Settings(BaseModel):
         given = {} if file is None else cls._from_file(Path(file))
         given.update(cls._from_environment())
         given.update({key: value for key, value in flags.items() if value is not None})
-        notes = tuple(retired_note(key, cls.retired[key]) for key in given if key in cls.retired)
         try:
-            config = cls(**{key: value for key, value in given.items() if key not in cls.retired})
+            return cls(**given)
         except ValidationError as fault:
             raise UsageError(cls._words(fault)) from fault
-        config._notes = notes
-        return config
 
     @classmethod
     def _from_file(cls, path: Path) -> dict[str, Any]:
@@ -156,13 +139,13 @@ class Settings(BaseModel):
         own = content.get(cls.service, {})
         if not isinstance(own, dict):
             raise UsageError(f"the configuration {path}: [{cls.service}] must be a table")
-        known = {**settings_of(cls), **cls.retired}
+        known = settings_of(cls)
         outside = {key: value for key, value in content.items() if not isinstance(value, dict)}
         for key in {**own, **(outside if cls.top == "strict" else {})}:
             if key not in known:
                 raise UsageError(
                     f"the configuration {path}: [{cls.service}] has no setting {key!r}; the settings are: "
-                    f"{', '.join(settings_of(cls))}"
+                    f"{', '.join(known)}"
                 )
         top = known if cls.top != "shared" or cls.shared is None else known.keys() & cls.shared
         return {**{key: value for key, value in outside.items() if key in top}, **own}
@@ -170,7 +153,7 @@ class Settings(BaseModel):
     @classmethod
     def _from_environment(cls) -> dict[str, str]:
         values = {}
-        for key in (*settings_of(cls), *cls.retired):
+        for key in settings_of(cls):
             for name in cls._variables(key):
                 if name in os.environ:
                     values[key] = os.environ[name]  # the more particular name comes last, and wins
@@ -214,17 +197,3 @@ def settings_of(config: type[Settings]) -> Mapping[str, Setting]:
             taken = FieldInfo.from_annotated_attribute(hints[inner.name], inner.default)
             settings[prefix + inner.name] = Setting(name, inner.name, taken, field.annotation)
     return settings
-
-
-def retired_note(key: str, place: str) -> str:
-    """Return what is said of a key (or flag) that is no longer a setting; `place` is where its constant is now."""
-    return f"{key} is no longer a setting; the value is now {constant(place)}"
-
-
-def constant(place: str) -> Any:
-    """Return a constant of the code by its dotted name: ``package.module.NAME`` or ``package.module.Class.name``."""
-    module, _, name = place.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError:
-        return getattr(constant(module), name)

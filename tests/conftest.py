@@ -17,7 +17,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer

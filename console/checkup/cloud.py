@@ -76,7 +76,7 @@ def journal(url: str) -> Iterator[Finding]:
             "journal", f"{says}; {seen.damage}", "restore it from a backup, or move it away to begin anew",
         )  # fmt: skip
     elif damaged := sum(isinstance(row, Damaged) for _, row in rows(url)):
-        fix = "glassfleet journal verify names them; restore it from a backup"
+        fix = "glassfleet coordinator journal verify names them; restore it from a backup"
         yield wrong("journal", f"{says}; {counted(damaged, 'rows')} damaged", fix)
     else:
         yield fine("journal", says)

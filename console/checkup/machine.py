@@ -36,7 +36,7 @@ def core() -> Finding:
 
 def schemes() -> Finding:
     """List the schemes that can run here, and what the others lack."""
-    from glassfleet import catalogue  # numpy comes with it
+    from glassfleet.contract import catalogue  # numpy comes with it
 
     names = catalogue.names()
     absent = "".join(f"; {name} {reason}" for name, reason in catalogue.unavailable().items())

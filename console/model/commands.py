@@ -10,7 +10,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, options_as, print_json, result_options, security_options
-from console.model.export import export_model
+from console.model.export import export_model, report
 from console.model.named import (
     ModelOptions,
     load,
@@ -23,11 +23,13 @@ from console.model.named import (
 )
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
+from console.model.week import week
+from console.run.rollouts import rollout
 from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 _HELD_BACK = {"drives": "the newest drives", "rows": "the newest rows", "split": "the column split"}
@@ -82,7 +84,7 @@ def model() -> None:
     """
 
 
-for _command in (history, diff, promote, rollback, sign, export_model):
+for _command in (history, diff, promote, rollback, sign, export_model, rollout, report, week):
     model.add_command(_command)
 
 
@@ -192,7 +194,7 @@ def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
     from console.model.words import input_words, wrapped
     from glassfleet.explain import importance, reach
     from glassfleet.export.tables import levels_of
-    from glassfleet.reference import reference_of
+    from glassfleet.model.baseline import reference_of
 
     domain = learned.domain
     reference = None if record is None else reference_of(record.parameters, domain)
@@ -255,8 +257,8 @@ def rules(options: RulesOptions) -> None:
     from console.tables import printable
     from glassfleet.explain import RuleView, summary
     from glassfleet.export.tables import levels_of
-    from glassfleet.nature import readable_rules
-    from glassfleet.rules import measures_note, most_used
+    from glassfleet.model.protocol import readable_rules
+    from glassfleet.model.rules import measures_note, most_used
 
     learned = spoken(load(options)[1], options.words)
     chosen = sorted(readable_rules(learned), key=most_used)[: options.top]
@@ -344,7 +346,7 @@ def explain(options: ExplainOptions) -> None:
       glassfleet model explain qoe --data drive.csv --summary
     """
     from console.model.over_rows import explain_rows, refuse_mixed
-    from glassfleet.reference import Reference
+    from glassfleet.model.baseline import Reference
 
     refuse_mixed(summary=options.all_rows)
     record, learned, _ = load(options)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from console.model.words import wrapped
 from glassfleet.explain.difference import Difference, in_digits, name_of, rule_changes
-from glassfleet.rules import Rule
+from glassfleet.model.rules import Rule
 
 
 def difference_lines(diff: Difference) -> list[str]:

@@ -1,4 +1,4 @@
-"""``glassfleet model export`` and ``glassfleet report``: models and runs as files for elsewhere."""
+"""``glassfleet model export`` and ``glassfleet model report``: models and runs as files for elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, UsageError, os_faults_as
 
 if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 FORMATS = ("json", "fml", "markdown", "html", "c", "python", "svg", "png", "mlflow")
@@ -151,7 +151,7 @@ def _to_mlflow(options: ExportOptions, record: ModelRecord | None, model: Model,
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(CoordinatorOptions):
-    """Of ``glassfleet report``."""
+    """Of ``glassfleet model report``."""
 
     run_id: str
     out: Path | None
@@ -177,7 +177,7 @@ class ReportOptions(CoordinatorOptions):
 )
 @click.option(
     "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="What `audit leakage RUN --json` printed; it becomes a part of the report.",
+    help="What `lab audit leakage RUN --json` printed; it becomes a part of the report.",
 )  # fmt: skip
 @result_options
 @options_as(ReportOptions)
@@ -189,8 +189,8 @@ def report(options: ReportOptions) -> None:
 
     \b
     Examples:
-      glassfleet report run-1f2e3d4c5b6a -o report.html
-      glassfleet report last
+      glassfleet model report run-1f2e3d4c5b6a -o report.html
+      glassfleet model report last
     """
     from glassfleet.export.run_page import run_page
     from glassfleet.export.sheet import html_of, markdown_of
@@ -223,7 +223,7 @@ def _audit_of(run: str, path: Path) -> dict[str, Any]:
         raise UsageError(f"--leakage: cannot read {path}: {fault.strerror}") from fault
     except ValueError as fault:
         raise UsageError(
-            f"--leakage: {path} is no leakage report of run {run!r}: glassfleet audit leakage {run} --json"
+            f"--leakage: {path} is no leakage report of run {run!r}: glassfleet lab audit leakage {run} --json"
         ) from fault
 
 
@@ -231,7 +231,7 @@ def _learned(
     api: Any, status: dict[str, Any]
 ) -> tuple[dict[str, Any] | None, Model | None, list[dict[str, Any]], list[str]]:
     """Return record, model and scores of a run, and what is to be said about them; nothing where it made no model."""
-    from glassfleet import catalogue  # numpy comes with it
+    from glassfleet.contract import catalogue  # numpy comes with it
     from schemas.record import ModelRecord
 
     made = status.get("model")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from edge_agent.sources import Table
     from glassfleet.data.domain import Domain
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
 
 
 def row_of(source: str, number: int, learned: Model) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, StorageError
 
 if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
 
 DOCUMENT, PAGE = "model.json", "model.html"
 EXPERIMENT = "glassfleet"
@@ -59,7 +59,7 @@ def register(model: Model, name: str, tracking_uri: str, *, tags: Mapping[str, s
     from mlflow.exceptions import MlflowException
 
     digest = document_digest(model.to_document())
-    tags = {**tags, "glassfleet.digest": digest, "glassfleet.scheme": model.scheme}
+    tags = {**tags, "glassfleet.digest": digest, "glassfleet.contract.scheme": model.scheme}
     try:
         client = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
         known = client.get_experiment_by_name(EXPERIMENT)
@@ -144,7 +144,7 @@ def _rows(given: Any) -> Sequence[Any]:
 
 def _load_pyfunc(path: str) -> Forecaster:
     """Load what :func:`write_folder` wrote; MLflow calls it with the path of the document."""
-    from glassfleet import catalogue  # the schemes are not needed to register
+    from glassfleet.contract import catalogue  # the schemes are not needed to register
 
     try:
         document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))

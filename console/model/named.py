@@ -15,8 +15,8 @@ from console.common import BrokerOptions, F, broker_options, json_file, rows_pla
 from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.reference import Reference
-    from glassfleet.scheme import Model
+    from glassfleet.model.baseline import Reference
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 
@@ -81,7 +81,7 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
 
 def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -> Reference | None:
     """Return the typical row of a model's record, or of a file that an estimator saved; None: there is none."""
-    from glassfleet.reference import reference_of
+    from glassfleet.model.baseline import reference_of
 
     if record is not None:
         return reference_of(record.parameters, learned.domain)
@@ -92,7 +92,7 @@ def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -
 def spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
     from console.model.words import reworded
-    from glassfleet.reword import in_words_of
+    from glassfleet.explain.terms import in_words_of
 
     if words is None:
         return learned
@@ -107,7 +107,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
 def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, str, list[str]]:
     """Return what `load` does, and what has moved since the model was learned, as the newest later version says."""
     from console.model.published import read_registry
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
 
     if options.file is not None:
         if options.name is not None or options.version is not None:

@@ -12,8 +12,8 @@ from console.model.inputs import inputs_of
 from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
 from glassfleet.explain import over_rows
-from glassfleet.reference import Reference
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference
+from glassfleet.model.protocol import Model
 from schemas.errors import UsageError
 from schemas.text import counted
 

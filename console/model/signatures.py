@@ -47,7 +47,7 @@ class Signatures:
         """What to do about a record that is not believed."""
         return (
             f"Trusted is the authority in {self.folder}: name the identity of this fleet with --identity; if it is the "
-            "one, somebody else wrote this - look with `glassfleet tap --identity`"
+            "one, somebody else wrote this - look with `glassfleet broker tap --identity`"
         )
 
     def fault_of(self, result: ModelRecord | Message) -> str:

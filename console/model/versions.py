@@ -27,7 +27,7 @@ from schemas.trial import ALL
 
 if TYPE_CHECKING:
     from console.client import Coordinator
-    from glassfleet.scheme import Model
+    from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
 _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
@@ -83,7 +83,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     from console.model.difference import difference_lines  # numpy comes with it
     from console.model.published import read_registry
     from console.model.signatures import Signatures
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
     from glassfleet.explain import difference
 
     paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]

@@ -1,4 +1,4 @@
-"""``glassfleet week``: what changed in the fleet this week, asked of the coordinator over HTTP."""
+"""``glassfleet model week``: what changed in the fleet this week, asked of the coordinator over HTTP."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def week(api: Coordinator, out: Path | None, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet week
-      glassfleet week --out week.html
+      glassfleet model week
+      glassfleet model week --out week.html
     """
     from glassfleet.export.sheet import html_of, markdown_of
     from glassfleet.export.week_page import week_page

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual
-from glassfleet.explanation import Activation, Explanation, chance_lines
-from glassfleet.rules import STRONGEST, Condition, Rule
+from glassfleet.model.explanation import Activation, Explanation, chance_lines
+from glassfleet.model.rules import STRONGEST, Condition, Rule
 from schemas.errors import UsageError
 from schemas.validation import text_of
 

@@ -76,7 +76,7 @@ def in_words(trial: dict[str, Any]) -> str:
     if is_waiting(trial):
         return _stayed(name, version, reason)
     if trial["phase"] not in ROLLOUT_ENDED:
-        return f"{label} is being tried: glassfleet rollout status {name} --wait"
+        return f"{label} is being tried: glassfleet model rollout status {name} --wait"
     return f"{label} is not current: {trial['phase']}" + (f" ({reason})" if reason else "")
 
 

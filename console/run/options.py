@@ -1,4 +1,4 @@
-"""The options that say what a run is: of ``glassfleet run start``, and of ``glassfleet schedule add``."""
+"""The options that say what a run is: of ``glassfleet run start``, and of ``glassfleet run schedule add``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``glassfleet rollout``: try a model on a part of the fleet first."""
+"""``glassfleet model rollout``: try a model on a part of the fleet first."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def rollout() -> None:
 
     \b
     Examples:
-      glassfleet rollout start qoe@4 --share 0.2 --share 0.5 --share 1 --wait
+      glassfleet model rollout start qoe@4 --share 0.2 --share 0.5 --share 1 --wait
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartOptions(CoordinatorOptions):
-    """Of ``glassfleet rollout start``."""
+    """Of ``glassfleet model rollout start``."""
 
     chosen: tuple[str, int]
     shares: tuple[float, ...]
@@ -68,7 +68,7 @@ def start(options: StartOptions) -> None:
 
     \b
     Examples:
-      glassfleet rollout start qoe@4 --share 0.1 --share 1 --deadline 600
+      glassfleet model rollout start qoe@4 --share 0.1 --share 1 --deadline 600
     """
     plan = {} if options.plan_file is None else plan_of(str(options.plan_file))
     given = {
@@ -88,7 +88,7 @@ def start(options: StartOptions) -> None:
     wanted = {"name": name, "version": version, "plan": plan}
     started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
     if not options.wait:
-        text = f"{started} started. Look at it: glassfleet rollout status {name}"
+        text = f"{started} started. Look at it: glassfleet model rollout status {name}"
         tell(text, as_json=options.as_json, rollout=started)
         return
     _finish(api, name, started, as_json=options.as_json, patience=patience)
@@ -105,7 +105,7 @@ def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait:
 
     \b
     Examples:
-      glassfleet rollout status qoe
+      glassfleet model rollout status qoe
     """
     if wait:
         if name is None:
@@ -120,7 +120,7 @@ def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait:
         print_json(result)
         return
     if not result:
-        click.echo("No rollouts yet. Start one: glassfleet rollout start NAME@VERSION")
+        click.echo("No rollouts yet. Start one: glassfleet model rollout start NAME@VERSION")
     for each in result:
         click.echo("\n".join(rollout_lines(each)))
 
@@ -135,7 +135,7 @@ def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet rollout pause qoe --reason "roadworks"
+      glassfleet model rollout pause qoe --reason "roadworks"
     """
     _act(api, name, "pause", {"reason": reason}, as_json=as_json)
 
@@ -149,7 +149,7 @@ def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet rollout resume qoe
+      glassfleet model rollout resume qoe
     """
     _act(api, name, "resume", None, as_json=as_json)
 
@@ -164,7 +164,7 @@ def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet rollout stop qoe --reason "a better one is coming"
+      glassfleet model rollout stop qoe --reason "a better one is coming"
     """
     _act(api, name, "stop", {"reason": reason}, as_json=as_json)
 

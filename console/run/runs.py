@@ -24,6 +24,7 @@ from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums
 from console.run.options import SECTIONS, RunOptions, run_options
 from console.run.quorum import quorum_lines
 from console.run.runspec import OPENS_ROWS, opens_rows, spec_of
+from console.run.schedules import schedule
 from console.sections import Sectioned
 from console.tables import printable
 from schemas.errors import RunFailedError
@@ -230,3 +231,6 @@ def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) ->
 def _items(answer: Any, key: str) -> list[dict[str, Any]]:
     result = answer.get(key, []) if isinstance(answer, dict) else answer
     return list(result) if isinstance(result, list) else []
+
+
+run.add_command(schedule)

@@ -11,8 +11,8 @@ from console.run.options import RunOptions
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from glassfleet.contract.scheme import Scheme
     from glassfleet.data.lags import Memory
-    from glassfleet.scheme import Scheme
 
 OPENS_ROWS = (
     "in this run vehicles use their rows as they are. Whoever reads the messages at the broker or the coordinator can "
@@ -26,7 +26,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
     """Return the run's specification from the options; the coordinator checks it."""
     parameters = parse_parameters(options.parameters)
     if options.exact:
-        from glassfleet import catalogue  # numpy comes with it
+        from glassfleet.contract import catalogue  # numpy comes with it
 
         scheme = catalogue.load(options.scheme)
         parameters = scheme.exact(checked_parameters(scheme, parameters)).model_dump(mode="json")
@@ -120,7 +120,7 @@ def opens_rows(spec: dict[str, Any]) -> bool:
         return False  # the schemes' defaults condense
     from pydantic import ValidationError
 
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
 
     try:
         chosen = catalogue.load(spec["scheme"]).Parameters.model_validate(parameters)

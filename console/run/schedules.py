@@ -1,4 +1,4 @@
-"""``glassfleet schedule``: runs that are started again and again, while nobody sits at a terminal."""
+"""``glassfleet run schedule``: runs that are started again and again, while nobody sits at a terminal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def schedule() -> None:
 
     \b
     Examples:
-      glassfleet schedule add nightly --at "0 2 * * *" --zone Europe/Berlin --model qoe
+      glassfleet run schedule add nightly --at "0 2 * * *" --zone Europe/Berlin --model qoe
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddOptions(RunOptions):
-    """Of ``glassfleet schedule add``."""
+    """Of ``glassfleet run schedule add``."""
 
     schedule_name: str
     at: str
@@ -70,8 +70,8 @@ def add(options: AddOptions) -> None:
 
     \b
     Examples:
-      glassfleet schedule add nightly --at "0 2 * * *" --zone Europe/Berlin --model qoe --last 7d
-      glassfleet schedule add sundays --at "30 3 * * 7" --private --vehicles 8 --quiet-hours 06:00-22:00
+      glassfleet run schedule add nightly --at "0 2 * * *" --zone Europe/Berlin --model qoe --last 7d
+      glassfleet run schedule add sundays --at "30 3 * * 7" --private --vehicles 8 --quiet-hours 06:00-22:00
     """
     spec = spec_of(options)
     wanted: dict[str, Any] = {
@@ -95,14 +95,14 @@ def list_schedules(api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet schedule list --json
+      glassfleet run schedule list --json
     """
     schedules = api.get("/api/schedules")
     if as_json:
         print_json(schedules)
         return
     if not schedules:
-        click.echo("No schedules yet. Add one: glassfleet schedule add NAME --at '0 2 * * *'")
+        click.echo("No schedules yet. Add one: glassfleet run schedule add NAME --at '0 2 * * *'")
     for each in schedules:
         click.echo(_line(each))
 
@@ -116,7 +116,7 @@ def show(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet schedule show nightly
+      glassfleet run schedule show nightly
     """
     known = api.get(f"/api/schedules/{schedule_name}")
     if as_json:
@@ -147,14 +147,14 @@ def following(schedule_name: str, count: int, api: Coordinator, *, as_json: bool
 
     \b
     Examples:
-      glassfleet schedule next nightly --count 10
+      glassfleet run schedule next nightly --count 10
     """
     known = api.get(f"/api/schedules/{schedule_name}?following={count}")
     if as_json:
         print_json(known["next"])
         return
     if known["state"] == "paused":
-        click.echo(f"{schedule_name} is paused. Go on: glassfleet schedule resume {schedule_name}")
+        click.echo(f"{schedule_name} is paused. Go on: glassfleet run schedule resume {schedule_name}")
     for each in known["next"]:
         click.echo(_time(each))
 
@@ -169,7 +169,7 @@ def pause(schedule_name: str, reason: str, api: Coordinator, *, as_json: bool) -
 
     \b
     Examples:
-      glassfleet schedule pause nightly --reason "the fleet is in the workshop"
+      glassfleet run schedule pause nightly --reason "the fleet is in the workshop"
     """
     _act(api, schedule_name, "pause", {"reason": reason}, as_json=as_json)
 
@@ -183,7 +183,7 @@ def resume(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet schedule resume nightly
+      glassfleet run schedule resume nightly
     """
     _act(api, schedule_name, "resume", None, as_json=as_json)
 
@@ -197,7 +197,7 @@ def remove(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet schedule remove nightly
+      glassfleet run schedule remove nightly
     """
     tell(f"{schedule_name} removed", as_json=as_json, **api.post(f"/api/schedules/{schedule_name}/remove"))
 

@@ -1,4 +1,4 @@
-"""``glassfleet audit``: attacks on what vehicles sent, and which of their rows these read. For who owns the rows."""
+"""``glassfleet lab audit``: attacks on what vehicles sent, and which of their rows these read."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from glassfleet.audit.model import ModelLeak
     from glassfleet.audit.report import Line
     from glassfleet.audit.shadows import Shadowed
+    from glassfleet.contract.scheme import Scheme
     from glassfleet.data.dataset import Dataset
-    from glassfleet.scheme import Model, Scheme
+    from glassfleet.model.protocol import Model
 
 LAST = "last"
 
@@ -40,7 +41,7 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageOptions:
-    """Of ``glassfleet audit leakage``."""
+    """Of ``glassfleet lab audit leakage``."""
 
     run_id: str | None
     data: Path
@@ -62,7 +63,7 @@ def audit() -> None:
 
     \b
     Examples:
-      glassfleet audit leakage last --data rows/
+      glassfleet lab audit leakage last --data rows/
     """
 
 
@@ -107,8 +108,8 @@ def leakage(options: LeakageOptions) -> None:
 
     \b
     Examples:
-      glassfleet audit leakage last --data rows/
-      glassfleet audit leakage --scheme tree --data weather.csv.gz --vehicles 15 --json
+      glassfleet lab audit leakage last --data rows/
+      glassfleet lab audit leakage --scheme tree --data weather.csv.gz --vehicles 15 --json
     """
     if (options.run_id is None) == (options.scheme is None):
         raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")
@@ -202,12 +203,12 @@ def _model_words(leak: ModelLeak) -> str:
 
 def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
     from edge_agent.sources.folder import vehicle_files
-    from glassfleet import catalogue  # numpy comes with it
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.report import audit as attack
     from glassfleet.audit.report import protection_of, truth
+    from glassfleet.contract import catalogue  # numpy comes with it
     from glassfleet.data.dataset import pool
-    from glassfleet.local import counted_rows
+    from glassfleet.simulation import counted_rows
 
     run, transcript = _read_transcript(options)
     state, domain = transcript.state, transcript.state.domain
@@ -291,15 +292,15 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
     from console.run.runspec import checked_parameters
     from coordinator.engine.learning import discovery_of
-    from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.private import conduct, may_lose
     from glassfleet.audit.report import audit as attack
     from glassfleet.audit.report import protection_of, truth
     from glassfleet.audit.transcript import Opened
+    from glassfleet.contract import catalogue
     from glassfleet.data.dataset import pool
     from glassfleet.discovery import discover
-    from glassfleet.local import federated
+    from glassfleet.simulation import federated
 
     scheme = catalogue.load(str(options.scheme))
     parameters = checked_parameters(scheme, parse_parameters(options.pairs))
@@ -348,12 +349,12 @@ def _shadows(options: LeakageOptions) -> dict[str, Shadowed]:
 
     from console.run.runspec import checked_parameters
     from coordinator.engine.learning import discovery_of
-    from glassfleet import catalogue
     from glassfleet.audit.report import protection_of
     from glassfleet.audit.shadows import shadowed
+    from glassfleet.contract import catalogue
     from glassfleet.data.dataset import pool
     from glassfleet.discovery import discover
-    from glassfleet.local import federated
+    from glassfleet.simulation import federated
 
     scheme = catalogue.load(str(options.scheme))
     parameters = checked_parameters(scheme, parse_parameters(options.pairs))
@@ -386,9 +387,9 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
     from pydantic import ValidationError
 
+    from glassfleet.contract.abilities import private_parameters
     from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
-    from glassfleet.traits import private_parameters
 
     if vehicles < LEAST_FLOOR:
         return [], {"private": f"{LEAST_FLOOR} vehicles are needed, these are {vehicles}"}
@@ -448,7 +449,7 @@ def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
     from edge_agent.sources import read_source
-    from glassfleet.traits import takes_categories, takes_missing
+    from glassfleet.contract.abilities import takes_categories, takes_missing
 
     takes = {"categories": takes_categories(scheme), "missing": takes_missing(scheme)}
     return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

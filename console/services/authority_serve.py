@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from console.common import StopFlag, ca_dir_option, result_options, tell
-from console.settings import retired_option
 
 
 @click.command()
@@ -25,11 +24,6 @@ from console.settings import retired_option
     show_default=True,
     help="How long its certificates are good for.",
 )
-@retired_option("--handshake", "coordinator.http.server.HttpLimits.handshake")
-@retired_option("--lifetime", "coordinator.http.server.HttpLimits.lifetime")
-@retired_option("--connections", "coordinator.http.server.HttpLimits.connections")
-@retired_option("--max-body-bytes", "coordinator.http.server.HttpLimits.body_bytes")
-@retired_option("--max-header-bytes", "coordinator.http.server.HttpLimits.header_bytes")
 @ca_dir_option
 @result_options
 def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:

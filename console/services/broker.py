@@ -20,6 +20,7 @@ from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
 from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
+from console.services.tap import tap
 from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
@@ -276,3 +277,6 @@ def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[s
 
     result = way(folder, None if crl is None else crl.read_bytes(), deny=deny, allow=allow)
     tell(result, as_json=as_json, folder=str(folder), done=result)
+
+
+broker.add_command(tap)

@@ -1,4 +1,4 @@
-"""``glassfleet journal``: what is damaged in a coordinator's journal, and what can still be read of it."""
+"""``glassfleet coordinator journal``: what is damaged in a coordinator's journal, and what can still be read of it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def journal() -> None:
 
     \b
     Examples:
-      glassfleet journal verify
-      glassfleet journal export --out journal.jsonl
+      glassfleet coordinator journal verify
+      glassfleet coordinator journal export --out journal.jsonl
     """
 
 
@@ -52,8 +52,8 @@ def verify(url: str | None, state_dir: Path, *, as_json: bool) -> int:
 
     \b
     Examples:
-      glassfleet journal verify
-      glassfleet journal verify --journal postgresql://glassfleet@db/glassfleet --json
+      glassfleet coordinator journal verify
+      glassfleet coordinator journal verify --journal postgresql://glassfleet@db/glassfleet --json
     """
     from coordinator.journal.inspect import rows  # extra coordinator
     from coordinator.journal.port import Damaged
@@ -88,8 +88,8 @@ def export(url: str | None, state_dir: Path, out: Path | None) -> int:
 
     \b
     Examples:
-      glassfleet journal export --out journal.jsonl
-      glassfleet journal export | jq -c 'select(.table == "models") | .record.document'
+      glassfleet coordinator journal export --out journal.jsonl
+      glassfleet coordinator journal export | jq -c 'select(.table == "models") | .record.document'
     """
     if out is None:
         return _write(_place(url, state_dir), sys.stdout.write)

@@ -1,4 +1,4 @@
-"""``glassfleet tap``: the fleet's messages, decoded, one line each."""
+"""``glassfleet broker tap``: the fleet's messages, decoded, one line each."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def tap(  # noqa: PLR0917 - click passes options by name
 
     \b
     Examples:
-      glassfleet tap --kind receipt --kind contribution
-      glassfleet tap --full --json > vectors.jsonl
+      glassfleet broker tap --kind receipt --kind contribution
+      glassfleet broker tap --full --json > vectors.jsonl
     """
     from console.model.published import Listener  # numpy and the MQTT library come with it
     from console.model.signatures import Signatures

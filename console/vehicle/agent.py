@@ -12,6 +12,7 @@ from console.common import fleet_option, json_option, state_dir_option, tell
 from console.progress import progress
 from console.sections import SectionedGroup, sections_of
 from console.settings import Given, settings_options
+from console.vehicle.ledger import ledger
 from edge_agent.config import AgentConfig
 from schemas.errors import DataError, UsageError
 from schemas.topics import check_id
@@ -182,3 +183,6 @@ def renew(  # noqa: PLR0917 - click passes options by name
             ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
     text = f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), renewed=due)
+
+
+agent.add_command(ledger)

@@ -20,7 +20,6 @@ import click
 from console.common import print_json, result_options, rows_place
 from console.lazy import is_quiet
 from console.progress import Work, progress
-from console.settings import retired_option
 from schemas.errors import DataError, UsageError
 from schemas.text import counted
 
@@ -101,9 +100,6 @@ TOPICS = 4096
     "topic from us all look like this. 0: never.",
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
-@retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
-@retired_option("--queue-samples", "edge_agent.live.samples.WAITING")
-@retired_option("--max-sample-bytes", "edge_agent.live.port.MAX_BYTES")
 @result_options
 def collect(  # noqa: PLR0917 - click passes options by name
     source: str,

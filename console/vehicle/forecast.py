@@ -1,4 +1,4 @@
-"""``glassfleet forecast`` and ``glassfleet explain``: live forecasts on a vehicle, and why they were made."""
+"""``glassfleet forecast`` and ``glassfleet forecast explain``: live forecasts on a vehicle, and why they were made."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _proof(result: Checked, *, asked: bool) -> list[str]:
     return lines
 
 
-@click.command()
+@forecast.command()
 @click.option("--at", "at", required=True, metavar="TIME", help="ISO 8601, such as 2026-03-01T14:05:09, or `last`.")
 @click.option(
     "--within",
@@ -217,7 +217,7 @@ def explain(  # noqa: PLR0917 - its options
 
     \b
     Examples:
-      glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
+      glassfleet forecast explain --at 2026-03-01T14:05:09 --id vehicle-07
     """
     from console.model.words import explanation_lines
     from edge_agent.forecast.features import vector

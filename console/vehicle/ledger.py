@@ -1,4 +1,4 @@
-"""``glassfleet ledger``: what a vehicle has told, for its owner. Reads the agent's folder, and nothing else."""
+"""``glassfleet agent ledger``: what a vehicle has told, for its owner. Reads the agent's folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
 
     \b
     Examples:
-      glassfleet ledger --id vehicle-07
+      glassfleet agent ledger --id vehicle-07
     """
     from edge_agent.session.accounts import SPENT, TOLD, spent, told
 

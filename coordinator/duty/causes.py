@@ -18,7 +18,7 @@ from coordinator.models.central import is_reference
 from coordinator.runs.attendance import Attendance, Recent, reason_words
 from coordinator.runs.earlier import quarantined
 from coordinator.specification.rollout import GATE
-from glassfleet.numerics.paired import in_words, relative
+from glassfleet.evaluation.paired import in_words, relative
 from schemas.messages import ModelPointer
 
 KINDS: Final = (

@@ -15,8 +15,9 @@ from coordinator.engine.draft import Draft
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.learning import Privately, SchemeFaultError, copied
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import Server
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Server, Task
 from schemas.messages import Outcome
 
 LONG = 256

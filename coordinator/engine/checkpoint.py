@@ -16,13 +16,13 @@ from immutables import Map
 
 from coordinator.engine.events import Checkpoint
 from coordinator.engine.state import Level, Offer, Round, RoundSummary, RunState
+from glassfleet.contract.messages import Task
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Task
 from schemas.codec import Value
 
 BOUND: Final = 32 * 1024 * 1024
 """Bytes of answers after which the journal begins anew. What is read at a restart, and each answer's share of the
-writing of checkpoints, stay small; a run with fewer answers keeps all of them, for `glassfleet audit`."""
+writing of checkpoints, stay small; a run with fewer answers keeps all of them, for `glassfleet lab audit`."""
 
 FORMAT: Final = 1
 """Of the record: a state with other fields has another."""

@@ -15,11 +15,11 @@ from coordinator.engine.draft import Draft
 from coordinator.engine.effects import InfluenceUnknown, Restarted, WaitsForFormer
 from coordinator.engine.learning import MASKED, Collecting, Growth, Privately, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState, share
+from glassfleet.contract.scheme import Server
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
 from glassfleet.private.layout import layout_of
 from glassfleet.private.sums import question_digest
-from glassfleet.scheme import Server
 
 
 def ask_pairs(draft: Draft, group: int, fault: SchemeFaultError) -> None:

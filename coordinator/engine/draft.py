@@ -10,10 +10,10 @@ from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenR
 from coordinator.engine.learning import Collecting
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
-from glassfleet.numerics.influence import Influence
+from glassfleet.contract.scheme import Server
+from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.private.totals import known
-from glassfleet.scheme import Server
 from schemas.messages import Outcome, PrivateGroup, Receipt, Request, Sample
 from schemas.trial import place_in_sample
 

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from coordinator.engine.state import RoundSummary
+from glassfleet.contract.messages import Task
 from glassfleet.private.groups import Edition, place
-from glassfleet.scheme import Task
 from schemas.codec import Value, encode
 from schemas.envelope import Envelope
 from schemas.messages import PrivateGroup, Receipt, Request, Rosters

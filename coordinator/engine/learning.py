@@ -25,19 +25,26 @@ from coordinator.engine.state import CountedRows, Level, RunState, Store, Stored
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from coordinator.specification.run import Bounds, limits_of
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import (
+    input_quantiles_of,
+    is_label_scheme,
+    takes_categories,
+    takes_excess,
+    takes_missing,
+)
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Scheme, Server
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters
 from glassfleet.errors import ContributionError, PrivacyError
-from glassfleet.intervals import lines_of
-from glassfleet.numerics.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
-from glassfleet.numerics.paired import MARGIN
+from glassfleet.evaluation.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
+from glassfleet.evaluation.paired import MARGIN
+from glassfleet.evaluation.scores import Asked, same_target
+from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.sums import add, question_digest
-from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
-from glassfleet.scores import Asked, same_target
-from glassfleet.traits import input_quantiles_of, is_label_scheme, takes_categories, takes_excess, takes_missing
 from schemas.documents import canonical_json
 from schemas.errors import GlassfleetError, RunFailedError
 

@@ -66,19 +66,19 @@ from coordinator.engine.learning import Collecting, Lookup, Openly, Privately, S
 from coordinator.engine.state import NUMBERS, Round, RunState, share
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue
-from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
-from glassfleet.numerics.influence import Influence
-from glassfleet.private.groups import Terms, parameters_digest
-from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Server
-from glassfleet.scores import SCORES
-from glassfleet.traits import (
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import (
     is_label_scheme,
     private_parameters,
     regressions_of,
 )
+from glassfleet.contract.scheme import Server
+from glassfleet.data.parameters import parameter_fault
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
+from glassfleet.evaluation.influence import Influence
+from glassfleet.evaluation.scores import SCORES
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.pairs import PAIRS
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 

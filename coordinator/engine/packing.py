@@ -16,7 +16,7 @@ from immutables import Map
 from numpy.typing import NDArray
 
 from coordinator.engine.state import Store, Stored, holds
-from glassfleet.scheme import Contribution
+from glassfleet.contract.messages import Contribution
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from coordinator.engine.state import Level, Stored
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.errors import ContributionError
 from glassfleet.private.between import GROUP, Apart, apart
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, drawn_order, missing
 from glassfleet.private.totals import Total, known
-from glassfleet.scheme import Contribution, Task
 from schemas.errors import WireError
 
 SCHEME, KIND = "private", "keys"

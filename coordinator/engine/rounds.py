@@ -19,10 +19,10 @@ from coordinator.engine.effects import OpenRound, Restarted
 from coordinator.engine.learning import Privately, SchemeFaultError
 from coordinator.engine.packing import packed
 from coordinator.engine.state import CountedRows, Level, Round, RunState, Store, Stored, share
+from glassfleet.contract.messages import COUNTS, Task
 from glassfleet.private.between import COMPANY
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.totals import Total, known
-from glassfleet.scheme import COUNTS, Task
 from schemas.errors import RunFailedError
 from schemas.validation import first_fault
 

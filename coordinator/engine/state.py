@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeVar
 from immutables import Map
 
 from coordinator.specification.run import RunSpec
+from glassfleet.contract.messages import Contribution, State, Task
 from glassfleet.data.domain import Domain
-from glassfleet.numerics.influence import Influence
+from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Edition
 from glassfleet.private.totals import Total
-from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
 Phase = Literal[
@@ -303,11 +303,12 @@ class RunState:
     private : Mapping
         Private runs: what protected the answers that the model rests on, see `scoring`; empty before it is learned.
     scores : Mapping
-        Private runs: the fleet's test scores (`glassfleet.scores`), or ``missing``: why there are none.
+        Private runs: the fleet's test scores (`glassfleet.evaluation.scores`), or ``missing``: why there are none.
     errors : Mapping
-        The finished model's errors on test rows (:func:`glassfleet.intervals.recorded_errors`); empty: nobody told any.
+        The finished model's errors on test rows (:func:`glassfleet.model.intervals.recorded_errors`); empty: nobody
+        told any.
     drift : Mapping
-        How far rules and inputs of `champion` moved (`glassfleet.scores`); empty: nobody told.
+        How far rules and inputs of `champion` moved (`glassfleet.evaluation.scores`); empty: nobody told.
     harmful : Influence or None
         Plain runs of a cohort: the member without which the others gain.
     false_answers : tuple of str

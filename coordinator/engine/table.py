@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from coordinator.engine.state import ENDED, RunState
 from coordinator.engine.transitions import Table, Transition
-from glassfleet.intervals import TellsRule
+from glassfleet.model.intervals import TellsRule
 
 SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",

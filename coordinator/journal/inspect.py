@@ -123,7 +123,7 @@ def entries(url: str, run: str) -> list[Entry]:
         events = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
     for row in events:
         if not is_whole(RECORDS, row):
-            raise DamagedError(f"an event of run {run!r} is not as it was written: `glassfleet journal verify`")
+            raise DamagedError(f"an event of run {run!r} is damaged: see glassfleet coordinator journal verify")
     return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in events]
 
 

@@ -21,8 +21,8 @@ _FULL = (
     "and agents send again what was not acknowledged"
 )
 _DAMAGED = (
-    "the journal {what} is damaged ({text}): restore it from a backup, or save what can be read (glassfleet journal "
-    "export) and move it away to begin anew"
+    "the journal {what} is damaged ({text}): restore it from a backup, or save what can be read (glassfleet "
+    "coordinator journal export) and move it away to begin anew"
 )
 
 

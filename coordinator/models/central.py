@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.journal.port import REFERENCES, StoredModel
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, GlassfleetError, NotFoundError, UsageError

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from coordinator.journal.port import StoredModel
 from coordinator.models.aliases import CURRENT, Aliases
 from coordinator.models.registry import Registry
-from glassfleet.numerics.paired import MOST_FORMERS, from_sums
-from glassfleet.scores import same_target
+from glassfleet.evaluation.paired import MOST_FORMERS, from_sums
+from glassfleet.evaluation.scores import same_target
 from schemas.errors import DamagedError, DocumentError, NotFoundError, VerificationError
 from schemas.record import ModelRecord
 

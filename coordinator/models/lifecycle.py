@@ -19,7 +19,7 @@ from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
-from glassfleet.traits import is_personal
+from glassfleet.contract.abilities import is_personal
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial

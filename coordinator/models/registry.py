@@ -21,7 +21,7 @@ from coordinator.models.central import CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
 from glassfleet.data.domain import Domain
 from glassfleet.explain.moved import moved
-from glassfleet.reference import recorded
+from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, NotFoundError, UsageError
 from schemas.record import CENTRAL, ModelRecord, Training

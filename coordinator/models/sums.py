@@ -3,8 +3,8 @@
 The rule is that of the gate (`coordinator.specification.rollout.GATE`). A first version is compared with a constant and
 with what each vehicle learns alone. The median vehicle decides, asked as a count, which is a sum: for at most half of
 the vehicles with test rows may the model be worse by more than the gate allows. A later one is compared with the
-present version and former ones, by sums of differences and of their variances (`glassfleet.numerics.paired`). One false
-answer can turn such a sum, and nobody can find it there; nor is a vehicle named whose sums ruined the model.
+present version and former ones, by sums of differences and of their variances (`glassfleet.evaluation.paired`). One
+false answer can turn such a sum, and nobody can find it there; nor is a vehicle named whose sums ruined the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.specification.rollout import GATE
-from glassfleet.numerics.paired import against, change_in_words, decided, from_sums, relative
+from glassfleet.evaluation.paired import against, change_in_words, decided, from_sums, relative
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def judged(
     Parameters
     ----------
     scores : Mapping
-        Of the run, see `glassfleet.scores`; ``missing`` says why there are none.
+        Of the run, see `glassfleet.evaluation.scores`; ``missing`` says why there are none.
     versions : mapping of str to int
         Of the name, by digest.
     asked : str or None

@@ -1,7 +1,7 @@
 """The effects of runs: whether they can be performed, and performed once the journal has them. What is said is logged.
 
-Observers (metrics, traces) hear of every effect that was performed, and can change nothing: neither the engine nor
-`core` knows Prometheus or OpenTelemetry.
+Observers (metrics) hear of every effect that was performed, and can change nothing: neither the engine nor
+`core` knows Prometheus.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the vehicles of a run told, from its journal: for `glassfleet audit`. A coordinator does without."""
+"""What the vehicles of a run told, from its journal: for `glassfleet lab audit`. A coordinator does without."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coordinator.journal.port import Entry
 from coordinator.runs.transaction import steps
 from glassfleet.audit.private import Sums
 from glassfleet.audit.transcript import Opened
+from glassfleet.contract.messages import Contribution
 from glassfleet.private.layout import Layout
 from glassfleet.private.simulation import Heard
-from glassfleet.scheme import Contribution
 from schemas.errors import StorageError
 
 

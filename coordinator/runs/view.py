@@ -11,8 +11,8 @@ import numpy as np
 
 from coordinator.engine import Engine, RunState, asking
 from coordinator.engine.draft import summary_of
+from glassfleet.contract.abilities import too_large
 from glassfleet.discovery.guard import in_words
-from glassfleet.traits import too_large
 
 Stands = tuple[str, str]
 """How an agent stands in a run, and why."""

@@ -20,20 +20,19 @@ class RolloutPlan(BaseModel):
     stages : tuple of float
         Shares of the fleet, rising, in (0, 1]. After the last one the candidate becomes current for all.
     min_reports : int or float
-        A stage is not judged in the candidate's favour on fewer reports: a number >= 1, or a fraction in (0, 1] of
-        the vehicles that are up and asked.
+        Reports that a stage needs to pass: a number >= 1, or a fraction in (0, 1] of the vehicles asked.
     max_worse : float
-        The candidate's error may be so much larger than the champion's, and than that of the best versions before it,
-        averaged over the vehicles: 0.05 is 5 %. Negative: it must be better.
+        Most by which the candidate's mean error may exceed the current version's, and that of the best versions before:
+        0.05 is 5 %. Negative: it must be better.
     max_worse_share : float
-        At most this share of the vehicles, [0, 1], may have an error that is larger by more than `vehicle_worse`.
+        Largest share of the vehicles, [0, 1], whose error may grow by more than `vehicle_worse`.
     vehicle_worse : float
-        From when on a vehicle counts as worse off, >= 0: 0.1 is 10 %.
+        Growth of its error from which a vehicle is worse off, >= 0: 0.1 is 10 %.
     deadline : float
-        Seconds for each stage, > 0. Then it is judged by what has come, or rolled back when that is too little.
+        Seconds for each stage, > 0. Then it is judged by the reports that came, or rolled back if they are too few.
     gate : bool
-        Judged as every new version is instead of by `max_worse` (a first one by the median over the vehicles, see
-        `glassfleet.numerics.paired`), and a version that does not pass stays the candidate, with the reason.
+        Judge it by the gate of every new version instead of `max_worse`. One that fails stays the candidate, with the
+        reason. A first version is judged by the median over the vehicles, see `glassfleet.evaluation.paired`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -71,7 +70,7 @@ BEATS = 0.01
 
 WORSE_THAN_ALONE = 1.0
 """A first version's error may be so much larger than that of what each vehicle learns alone; `GATE.max_worse` where one
-is named without whom the others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
+is named without whom the others gain (`glassfleet.evaluation.influence`). Honest fleets had up to 0.47: they learn from
 condensed rows, and a vehicle alone from its rows as they are."""
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)

@@ -42,27 +42,27 @@ class RoundPolicy(BaseModel):
     Attributes
     ----------
     min_agents : int, float or None
-        Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked (in the rounds of a fixed cohort: of the
-        cohort as it was fixed). ``1`` is one agent, ``1.0`` is all. None: half of the fleet, see `with_quorum`.
+        Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked, or of a fixed cohort. ``1`` is one
+        agent, ``1.0`` is all. None: half of the fleet, see `with_quorum`.
     target : int or None
-        Close as soon as this many, and the quorum, have answered; None waits for all. Cohort participation: chooses the
-        cohort, once.
+        Close a round as soon as this many, and the quorum, have answered; None waits for all. Cohort participation:
+        chooses the cohort, once.
     deadline : float
-        Seconds, > 0, until the missing count as dropped.
+        Seconds, > 0, until who has not answered counts as dropped.
     grace : float
         Seconds after the deadline in which answers still count.
     sample : int, float or None
         Ask only so many of those who can answer. Cohort participation: once, in the first statistics round.
     on_missed_quorum : "extend" or "fail"
-        With fewer answers than the quorum at the deadline: wait once more, up to `extensions` times a round, or fail.
+        With fewer answers than the quorum at the deadline: wait once more, or fail.
     extensions : int
-        So often a round that missed its quorum is extended at most, 0 to 100.
+        Most extensions of a round, 0 to 100.
     max_restarts : int
-        How often a run may go back because it lost a member and the levels came out differently; then it fails by name.
+        How often a run may go back because it lost a member of its cohort; then it fails.
     gather_agents : int
-        So many agents that can run it must be up before the first round.
+        Agents that must be up before the first round.
     gather_timeout : float
-        Seconds to wait for them; then the run fails as ``not-enough-agents``.
+        Seconds to wait for them; then the run fails (``not-enough-agents``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -215,8 +215,8 @@ class RunSpec(BaseModel):
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
     nonce : str
-        Stands in each task of the run, see ``glassfleet.scheme.Task``. The coordinator draws it; what is given is
-        replaced.
+        Stands in each task of the run, see ``glassfleet.contract.messages.Task``. The coordinator draws it; what is
+        given is replaced.
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
         that a former version began.

@@ -1,1 +1,1 @@
-"""Logs, metrics and traces of a coordinator."""
+"""Logs and metrics of a coordinator."""

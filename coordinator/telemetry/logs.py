@@ -11,8 +11,6 @@ from typing import Any
 
 import structlog
 
-from schemas.trace import trace_ids
-
 PEERS_LINES = {
     "answered": ("outcome", 200),
     "message-ignored": ("code", 200),
@@ -38,7 +36,7 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
     style : str
         ``console`` or ``json``.
     fleet : str
-        Said on every line of a service; empty: not said. JSON lines about a run carry its ``trace_id``, too.
+        Said on every line of a service; empty: not said.
     """
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
@@ -49,7 +47,7 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             Bounded(),
-            *([_naming(fleet, traced=style == "json")] if fleet else []),
+            *([_naming(fleet)] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks if style == "json" else structlog.processors.format_exc_info,
@@ -98,13 +96,11 @@ class Bounded:
         structlog.get_logger("coordinator").warning(kind[0], untold=untold, **about)
 
 
-def _naming(fleet: str, *, traced: bool) -> structlog.typing.Processor:
-    """Return a processor that adds the fleet, and the trace of the run that a line is about."""
+def _naming(fleet: str) -> structlog.typing.Processor:
+    """Return a processor that adds the fleet."""
 
     def name(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         line.setdefault("fleet", fleet)
-        if traced and line.get("run"):
-            line["trace_id"] = trace_ids(fleet, str(line["run"]))[0]
         return line
 
     return name

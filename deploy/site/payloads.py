@@ -16,20 +16,20 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet import catalogue
-from glassfleet.checks.bench import Bench
+from glassfleet.conformance.bench import Bench
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import takes_categories, takes_missing
+from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.intervals import lines_of
-from glassfleet.local import federated
+from glassfleet.evaluation.scores import SCORES, Asked
+from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Announcement, Terms
 from glassfleet.private.pairs import KIND as PAIRS_KIND
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Contribution, Next, Task
-from glassfleet.scores import SCORES, Asked
-from glassfleet.traits import takes_categories, takes_missing
+from glassfleet.simulation import federated
 
 Exchange = tuple[Task, Contribution]
 Schema = dict[str, Any]

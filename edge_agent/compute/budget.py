@@ -15,14 +15,12 @@ class Budget:
     Attributes
     ----------
     seconds : float
-        Longest that one answer, or the scores of one model, may take, from the start of the process; what would take
-        longer is refused. Ten times the usual deadline of a round: who is slower helps nobody. Why: rounds with a
-        longer deadline.
+        Longest time for one answer, or the scores of one model; what takes longer is refused. Ten times a round's
+        usual deadline. Why: rounds with a longer deadline.
     megabytes : int
-        Most memory for one answer, or the scores of one model: all that the process holds of its own; the code of
-        programs and libraries does not count. An answer and scores
-        at once, and the agent, stay below the limit of deploy/systemd. What needs more is refused. Why: the memory of
-        the vehicle.
+        Most memory for one answer, or the scores of one model; what needs more is refused. All that the process holds
+        of its own; the code of programs and libraries does not count. An answer, scores and the agent together stay
+        below the limit of deploy/systemd. Why: the vehicle's memory.
     """
 
     seconds: Annotated[float, Gt(0), Le(7 * 24 * 3600)] = 300.0

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from edge_agent.compute.budget import Budget
 from edge_agent.storage import explained
+from glassfleet.contract.scheme import Cost
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Cost
 from schemas import codec
 
 LOOK: Final = 0.05

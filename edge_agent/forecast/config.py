@@ -18,59 +18,52 @@ class ForecastConfig(Settings):
     Attributes
     ----------
     id : str
-        The agent beside which it works: its models are used, and forecasts are published under its id. Why: every
-        vehicle has its own.
+        The agent whose models are used, and under whose id forecasts are published. Why: every vehicle has its own.
     source : str
-        Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic``,
-        ``viss+mqtt[s]://host/VEHICLE``, ``kuksa[s]://host:port``, ``can:CHANNEL?database=FILE``, a table or recording
-        (replayed), or a file or named pipe of JSON lines. Why: every vehicle has its own.
+        Where samples come from: ``-`` (lines of JSON on standard input), ``mqtt[s]://host/a/topic``,
+        ``viss+mqtt[s]://host/VEHICLE``, ``kuksa[s]://host:port``, ``can:CHANNEL?database=FILE``, a file or pipe of JSON
+        lines, or a table or recording to replay. Why: every vehicle has its own.
     plan : str or None
-        TOML file whose table ``[time]`` says how samples become rows, as in learning, or ``qoe`` for the case study's;
-        without it each sample is a row. Why: samples that are no rows yet.
+        TOML file whose table ``[time]`` says how samples become rows, or ``qoe`` for the case study's; default: each
+        sample is a row. Why: samples that are not rows yet.
     vss : tuple of Path
-        Catalogues of VSS, separated by commas, for a plan with their paths; what a later one says counts. Why: such a
-        plan.
+        Catalogues of VSS, separated by commas, for a plan with their paths; later ones win. Why: such a plan.
     model : str or None
-        Name of the model to serve; None: the only one that the agent keeps. Why: an agent that keeps several.
+        Name of the model to serve; default: the only one that the agent keeps. Why: an agent that keeps several.
     data : str or None
-        The vehicle's rows, as the agent has them: for models of which every vehicle makes its own, such as fedga's
-        trees. That is made when the model is taken over, kept in the log alone, and what forecasts and is explained.
-        Why: such a model.
+        The vehicle's rows, as the agent has them, for a scheme of which every vehicle makes its own model, such as
+        fedga. Why: such a scheme.
     models : Path or None
-        Folder of the models; None: the agent's. Why: a model that was carried here by hand.
+        Folder of the models; default: the agent's. Why: a model that was copied here by hand.
     log : Path or None
-        Folder of the log of forecasts; None: ``forecasts`` beside the agent's models. Why: another disk.
+        Folder of the log of forecasts; default: ``forecasts`` beside the agent's models. Why: another disk.
     log_max_bytes : int
-        Most bytes of the log; then the oldest sixteenth gives way. 64 KiB to 1 TiB. Why: the disk, and how long
+        Most bytes of the log, 64 KiB to 1 TiB; then its oldest sixteenth is deleted. Why: the disk, or how long
         forecasts must be kept.
     speed : float
-        A replayed file goes so many times as fast as it was recorded; 0: as fast as it can. Why: a long file.
+        How many times faster than recorded a file is replayed; 0: as fast as possible. Why: a long file.
     every : float
-        Seconds from a forecast to the next, 0 to 3600; samples that come faster still fill windows and memory. A
-        replayed file has its own time; a table without one, a row a second. Why: forecasts that are needed more, or
-        less, often.
+        Seconds from a forecast to the next, 0 to 3600; samples in between still fill windows and lagged inputs. A
+        replayed file has its own time; a table without one, a row a second. Why: more, or fewer, forecasts.
     alert : str or None
-        A forecast below this number, or of this class, is an alert. Why: it says what is bad here.
+        A forecast below this number, or of this class, is an alert. Why: only you know what is bad.
     observed : str or None
-        Field of a sample with the target's present value, for models that remember the target. Why: such a model.
+        Field of a sample with the target's present value, for models with lags of the target. Why: such a model.
     publish : str
-        Where forecast, alert and number of the rule go as signals of VSS: ``kuksa[s]://host:port``, or
-        ``mqtt[s]://host/a/topic``. Why: another application in the vehicle acts on them.
+        Where forecast, alert and rule go as signals of VSS: ``kuksa[s]://host:port`` or ``mqtt[s]://host/a/topic``.
+        Why: another application in the vehicle uses them.
     report : str
-        ``none``, ``alerts`` or ``all`` of the forecasts on the fleet's broker, with their explanation. It tells about
-        the vehicle's rows, so nothing is reported unless asked. Of a tree of the vehicle's own only what it answers.
-        Why: somebody in the cloud wants to see them.
+        Publish ``none``, ``alerts`` or ``all`` forecasts with their explanation on the fleet's broker. They disclose
+        the vehicle's rows. Why: somebody in the cloud wants to see them.
     broker : str or None
-        Broker's URL, when forecasts are reported. Why: every fleet has its own.
+        Broker for `report`. Why: every fleet has its own.
     source_identity : Path or None
-        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for a source at ``mqtts``, of an id of its own too. Why: a
-        vehicle's broker that asks for a certificate.
+        Identity folder for a source at ``mqtts``. Why: a vehicle's broker that asks for a certificate.
     source_ca_file : Path or None
-        Certificate authority of the source's and ``publish``'s server, in place of that identity's or the system's.
-        Why: a server in the vehicle with a certificate of others.
+        Certificate authority for `source` and `publish`, instead of that identity's or the system's. Why: a server in
+        the vehicle of another authority.
     source_token_file : Path or None
-        File with the token for a databroker, which lets it read the source's signals, and provide what is published.
-        Why: a databroker that asks for one.
+        File with the token for a databroker. Why: a databroker that asks for one.
     """
 
     service: ClassVar = "forecast"
@@ -89,14 +82,6 @@ class ForecastConfig(Settings):
         "log",
         "state_dir",
     )
-    retired: ClassVar = {
-        "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
-        "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
-        "queue_samples": "edge_agent.live.samples.WAITING",
-        "max_sample_bytes": "edge_agent.live.port.MAX_BYTES",
-        "faults_told_every": "edge_agent.forecast.serve.FAULTS_LOGGED_EVERY",
-        "identity_look": "broker.credentials.LOOK_EVERY",
-    }
 
     id: Id
     source: str = Field(min_length=1)

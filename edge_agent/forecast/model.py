@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassfleet import catalogue
-from glassfleet.reference import Reference, reference_of
-from glassfleet.traits import is_personal, personal_model
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import is_personal, personal_model
+from glassfleet.model.baseline import Reference, reference_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
@@ -31,7 +31,7 @@ class Served:
     Attributes
     ----------
     record : ModelRecord
-    model : glassfleet.scheme.Model
+    model : glassfleet.model.protocol.Model
     content : bytes
         The record as it was read, for the log.
     reference : Reference or None

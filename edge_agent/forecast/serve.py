@@ -22,8 +22,8 @@ from edge_agent.live.port import Access, Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from edge_agent.recordings.units import unlike
-from glassfleet.explanation import Explanation
-from glassfleet.reference import explained
+from glassfleet.model.baseline import explained
+from glassfleet.model.explanation import Explanation
 from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.messages import Forecast
 
@@ -263,8 +263,6 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
     """
     logs.configure(config.log_level, config.log_format)
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
-    for note in config.notes:
-        say.warning("retired-setting", note=note)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)

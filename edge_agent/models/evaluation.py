@@ -1,8 +1,9 @@
 """Scores of a published model on a vehicle's own test rows, beside those of a model learned from its rows alone.
 
-The local model is learned with the very halves of the scheme (as ``glassfleet.local.learn_local`` does), but one round
-at a time: the agent does a round when it has nothing else to do, so that learning never delays an answer. Where a round
-or a prediction takes longer than a moment, all of it is done in a process of its own, under the budget of answers.
+The local model is learned with the very halves of the scheme (as ``glassfleet.simulation.learn_local`` does), but one
+round at a time: the agent does a round when it has nothing else to do, so that learning never delays an answer. Where a
+round or a prediction takes longer than a moment, all of it is done in a process of its own, under the budget of
+answers.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from edge_agent.compute.worker import Work, WorkerError, is_light
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import alone_parameters, cost_of, is_personal, personal_model
+from glassfleet.contract.messages import Done, Next, Task
+from glassfleet.contract.scheme import Cost, Scheme
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
-from glassfleet.local import MAX_ROUNDS
-from glassfleet.numerics.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
-from glassfleet.numerics.paired import difference
-from glassfleet.scheme import Cost, Done, Model, Next, Scheme, Task
-from glassfleet.scores import without_few
-from glassfleet.traits import alone_parameters, cost_of, is_personal, personal_model
+from glassfleet.evaluation.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
+from glassfleet.evaluation.paired import difference
+from glassfleet.evaluation.scores import without_few
+from glassfleet.model.protocol import Model
+from glassfleet.simulation import MAX_ROUNDS
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
 from schemas.record import ModelRecord
@@ -85,7 +88,8 @@ class Scores:
         See `schemas.messages.Evaluation`.
     confusion : list of list of int, or None
         Of a model with at most `MOST_CONFUSED` classes: test rows by what they are and what the model says, see
-        :func:`glassfleet.numerics.f1.confusion`, without classes of few rows (`glassfleet.scores.without_few`).
+        :func:`glassfleet.evaluation.f1.confusion`, without classes of few rows
+        (`glassfleet.evaluation.scores.without_few`).
     """
 
     metric: Literal["rmse", "f1"]

@@ -19,15 +19,17 @@ from edge_agent.models.evaluation import (
     predict_in_blocks,
     usable,
 )
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.intervals import WORST, TellsRule, lines_of, width_of
-from glassfleet.numerics.drift import Memory, figures
-from glassfleet.scheme import Contribution, Model, Scheme, Task
-from glassfleet.scores import FORMERS, SCORES, compared, scored
+from glassfleet.evaluation.drift import Memory, figures
+from glassfleet.evaluation.scores import FORMERS, SCORES, compared, scored
+from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
+from glassfleet.model.protocol import Model
 from schemas.documents import document_digest
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
@@ -95,7 +97,7 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
     Parameters
     ----------
     task : Task
-        Of `glassfleet.scores`.
+        Of `glassfleet.evaluation.scores`.
     train, test : Dataset
         This vehicle's rows; `test` may have none: it then says so, as others do not wait for it.
     watch : Watch or None

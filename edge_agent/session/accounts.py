@@ -1,7 +1,7 @@
 """What a vehicle remembers of itself, in small files of its folder: what it has told, what learning takes, what it saw.
 
-    told.sqlite     what it has told, run by run; `glassfleet ledger` prints it. Written before an answer is sent, so it
-                    never says less than what left. It holds no rows and no answers.
+    told.sqlite     what it has told, run by run; `glassfleet agent ledger` prints it. Written before an answer is sent,
+                    so it never says less than what left. It holds no rows and no answers.
     spent.sqlite    what it gives to learning in a month: bytes on its link and seconds of computing, counted by itself
     drift.json      what it remembers of models that it was asked about: figures of its test rows by night, no rows
 
@@ -28,7 +28,7 @@ from annotated_types import Gt
 from edge_agent.storage import explained as explained_file
 from edge_agent.storage import replacing
 from glassfleet.errors import TaskError
-from glassfleet.numerics.drift import Memory
+from glassfleet.evaluation.drift import Memory
 from schemas.errors import StorageError
 from schemas.private_files import private_database
 
@@ -82,10 +82,9 @@ class Monthly:
     Attributes
     ----------
     megabytes : float or None
-        Payloads of messages received and sent, in millions of bytes; None: no limit. Why: a contract that pays by
-        volume.
+        Most payload received and sent in a month, in millions of bytes; default: no limit. Why: a metered link.
     seconds : float or None
-        Seconds that answers and scores are computed, by the clock on the wall; None: no limit. Why: a battery.
+        Most wall-clock seconds of computing in a month; default: no limit. Why: a battery.
     """
 
     megabytes: Annotated[float, Gt(0)] | None = None

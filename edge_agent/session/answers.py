@@ -17,15 +17,16 @@ from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import cost_of, takes_categories, takes_excess, takes_missing
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import Client
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
-from glassfleet.draw import drawn_for
+from glassfleet.data.sampling import drawn_for
 from glassfleet.errors import TaskError
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Client, Contribution, Task
-from glassfleet.scores import SCORES
-from glassfleet.traits import cost_of, takes_categories, takes_excess, takes_missing
 from schemas.documents import document_digest
 from schemas.errors import DataError, DocumentError, UsageError
 from schemas.messages import ContributionBody

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas.messages import Receipt, Refusal, Request
 
 # Events

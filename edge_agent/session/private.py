@@ -21,16 +21,16 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private_rows import PrivateRows
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from edge_agent.storage import explained, replacing
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms, place
 from glassfleet.private.ledger import Ledger, Limits
 from glassfleet.private.pairs import PAIRS
 from glassfleet.private.totals import Total
-from glassfleet.scheme import Contribution, Task
-from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError

@@ -116,11 +116,9 @@ class Timing:
     Attributes
     ----------
     first : float
-        Seconds until an unacknowledged answer is sent again, > 0. Why: longer than a round trip on a slow link, or
-        copies fill it.
+        Seconds until an unacknowledged answer is sent again, > 0. Why: a slow link, which copies would fill.
     longest : float
-        Longest wait between two resends, seconds; each is twice the one before. Why: shorter where links come back
-        often, longer on a metered one.
+        Longest wait between two resends, seconds; each is twice the one before. Why: a metered link.
     """
 
     first: Annotated[float, Gt(0), Le(3600)] = 2.0

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.intervals import width_of
-from glassfleet.scheme import Model
+from glassfleet.model.intervals import width_of
+from glassfleet.model.protocol import Model
 
 MET = 1e-6
 """A forecast this near, as a share of the target's range, gives the row's target back."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from glassfleet.audit.transcript import Opened
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import PrivacyError
@@ -20,7 +21,6 @@ from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, PrivateOutcome, Vehicle
 from glassfleet.private.sums import Words
-from glassfleet.scheme import Scheme
 
 
 class Sums:
@@ -74,7 +74,7 @@ def conduct(
     ----------
     scheme : Scheme
     parameters : scheme.Parameters
-        Of a private run: :func:`glassfleet.traits.private_parameters`.
+        Of a private run: :func:`glassfleet.contract.abilities.private_parameters`.
     domain : Domain
     fleet : mapping of str to Dataset
         Rows of each vehicle; at least :data:`~glassfleet.private.groups.LEAST_FLOOR` vehicles.

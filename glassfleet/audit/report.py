@@ -15,9 +15,9 @@ from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.audit.sums import Rows, cells, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
 from glassfleet.audit.trees import leaf_means, near
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Scheme
 
 TOLERANCE = 1e-3
 """A row counts as read when every input and the target are this near, as a share of their ranges."""

@@ -46,7 +46,7 @@ class SavedModel(_Counts):
 
 
 class SavedReport(_Counts):
-    """What ``glassfleet audit leakage --json`` prints, less the names of vehicles.
+    """What ``glassfleet lab audit leakage --json`` prints, less the names of vehicles.
 
     Attributes
     ----------

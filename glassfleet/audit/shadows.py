@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.intervals import width_of
-from glassfleet.scheme import Model
+from glassfleet.model.intervals import width_of
+from glassfleet.model.protocol import Model
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 
 Sums = Mapping[str, NDArray[np.int64]]
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stacked
 from glassfleet.audit.transcript import Sums, View
+from glassfleet.contract.messages import COUNTS
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
-from glassfleet.scheme import COUNTS
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS

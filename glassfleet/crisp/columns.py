@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.rows import known_class_numbers, select_columns, select_numbers
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.untrusted import known_class_numbers, select_columns, select_numbers
 
 MEMO = "crisp"
 GRID_BITS = 30

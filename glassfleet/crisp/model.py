@@ -17,10 +17,10 @@ from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import Activation, Explanation
+from glassfleet.model.explanation import Activation, Explanation
+from glassfleet.model.rules import Consequent, Forecasts, Rule
+from glassfleet.model.tables import RuleTables, SplitTree
 from glassfleet.numerics.statistics import rule_weight
-from glassfleet.rules import Consequent, Forecasts, Rule
-from glassfleet.tables import RuleTables, SplitTree
 
 
 class TreeModel:

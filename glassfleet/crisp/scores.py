@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp.columns import GRID, Columns, Rows
 from glassfleet.crisp.cuts import Sets, Summary
-from glassfleet.numerics.f1 import class_f1
+from glassfleet.evaluation.f1 import class_f1
 
 
 class Tally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from glassfleet.data.domain import Variable
-from glassfleet.rules import Condition
+from glassfleet.model.rules import Condition
 
 MOST_CATEGORIES = 6
 """Categories that are named one by one; more are named from the first to the last."""

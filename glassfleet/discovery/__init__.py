@@ -53,13 +53,14 @@ from typing import Final
 
 import numpy as np
 
+from glassfleet.contract.messages import Done, Next, Task
+from glassfleet.contract.scheme import Cost
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.discovery.client import DiscoveryClient, read_task, shapes_of
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
-from glassfleet.scheme import Cost, Done, Next, Task
 from schemas.errors import UsageError
 
 __all__ = [

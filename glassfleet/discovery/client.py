@@ -9,12 +9,12 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.tasks import Remembered
 from glassfleet.data.categories import count_labels, tell_categories
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import ROW_EDGES, Grid, join_small
-from glassfleet.scheme import Contribution, Task
-from glassfleet.untrusted import Remembered
 from schemas import limits
 from schemas.codec import Value
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution
 from schemas.errors import RunFailedError
 
 

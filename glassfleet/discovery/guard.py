@@ -18,9 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution
 from glassfleet.discovery.client import row_bin
 from glassfleet.numerics.grids import ROW_EDGES, Grid
-from glassfleet.scheme import Contribution
 
 MIN_FLEET: Final = 5
 """With fewer vehicles nobody can tell which one is wrong: all rows count."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.data.categories import check_categories, check_labels, union_of, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.discovery.client import reached, read_task, stretches_of
@@ -18,7 +19,6 @@ from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import ZERO, Grid, narrowest, outward
-from glassfleet.scheme import Contribution, Done, Next, State, Task
 from schemas.codec import Value, digest_of
 from schemas.errors import RunFailedError
 

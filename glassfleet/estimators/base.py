@@ -19,19 +19,19 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import promises_central, takes_categories, takes_excess, takes_missing
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.frames import coded, label_texts, name_of, text_columns, without_sign_of_zero
 from glassfleet.estimators.learned import LearnedEstimator, value_errors
-from glassfleet.intervals import errors_on, far_outside, intervals
-from glassfleet.local import Outcome, central, federated
+from glassfleet.model.baseline import recorded
+from glassfleet.model.intervals import errors_on, far_outside, intervals
 from glassfleet.numerics.grids import LOG_EDGES
-from glassfleet.reference import recorded
-from glassfleet.scheme import Scheme
-from glassfleet.traits import promises_central, takes_categories, takes_excess, takes_missing
+from glassfleet.simulation import Outcome, central, federated
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -60,17 +60,17 @@ class SchemeEstimator(LearnedEstimator):
         The name of `y` (a series, or a frame of one column), else ``"y"``.
     domain_ : Domain
         The limits used.
-    model_ : glassfleet.scheme.Model
+    model_ : glassfleet.model.protocol.Model
         The learned model.
     digest_ : str
         SHA-256 of its document, in hexadecimal: equal digests, equal models.
     rules_ : list of glassfleet.explain.Rule
         Its rules; none for a black box.
-    reference_ : glassfleet.reference.Reference or None
+    reference_ : glassfleet.model.baseline.Reference or None
         The mean of the training rows, with which explanations compare; None where the scheme does not tell it.
     complexity_ : dict of str to float
         Size measures by name.
-    outcome_ : glassfleet.local.Outcome
+    outcome_ : glassfleet.simulation.Outcome
         Rounds, bytes and nullified statistics of the run. Not after :meth:`load`.
     """
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEstimator, SchemeRegressor
-from glassfleet.local import Outcome, federated
 from glassfleet.schemes.fedga import PersonalTree, Population
+from glassfleet.simulation import Outcome, federated
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,10 +9,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import takes_categories, takes_missing
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.categories import MAX_LENGTH
 from glassfleet.data.cells import MISSING, truth_of
-from glassfleet.scheme import Scheme
-from glassfleet.traits import takes_categories, takes_missing
 
 
 def text_columns(tables: Sequence[Any]) -> set[str]:

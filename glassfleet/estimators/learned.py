@@ -35,9 +35,9 @@ from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import main_picture, picture
 from glassfleet.export.svg.effects import Scale, effect_curve
 from glassfleet.export.svg.shapes import file_of
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.reference import BESIDE, Reference, reference_of
-from glassfleet.rules import Rule
+from glassfleet.model.baseline import BESIDE, Reference, reference_of
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.rules import Rule
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 
@@ -296,7 +296,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             return as_row(self.domain_, x)
 
     def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
-        """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""
+        """Answer with a model and what is recorded beside it: see :func:`glassfleet.model.baseline.recorded`."""
         self._beside = {name: beside[name] for name in BESIDE if name in beside}
         self.reference_ = reference_of(beside, model.domain)
         tell_forecasts(model, beside)

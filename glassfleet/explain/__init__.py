@@ -1,7 +1,7 @@
 """Explanations, the same for every scheme: one forecast, the way to another outcome, the whole model.
 
 Pure functions take a model and a row, and return frozen pydantic models whose ``to_dict()`` is the documented JSON form
-(docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.reword` gives it others.
+(docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.explain.terms` gives it others.
 
 - :func:`explain_row`: the rule that answered in words, the runners-up, and each input's share;
 - :func:`explained`: the same as a scheme returns it, compared with a reference row;
@@ -11,8 +11,9 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
   the fleet's rows, :func:`reach` over its range;
 - :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
 
-:func:`example_row` makes a row to begin with. :mod:`glassfleet.rules` holds what the schemes themselves return, and
-:mod:`glassfleet.nature` says what kind of thing a model is (a network has no rules).
+:func:`example_row` makes a row to begin with. :mod:`glassfleet.model.rules` holds what the schemes themselves return,
+and
+:mod:`glassfleet.model.protocol` says what kind of thing a model is (a network has no rules).
 """
 
 from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
@@ -25,7 +26,7 @@ from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.explain.views import ActivationView, RuleView, as_row
-from glassfleet.reference import explained
+from glassfleet.model.baseline import explained
 
 __all__ = [
     "ActivationView",

@@ -18,8 +18,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature
 from schemas.errors import UsageError
 
 

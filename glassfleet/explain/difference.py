@@ -11,11 +11,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassfleet.nature import Nature, nature, readable_rules
-from glassfleet.reference import BESIDE
-from glassfleet.reword import in_terms_of
-from glassfleet.rules import Rule, most_used
-from glassfleet.scheme import Model
+from glassfleet.explain.terms import in_terms_of
+from glassfleet.model.baseline import BESIDE
+from glassfleet.model.protocol import Model, Nature, nature, readable_rules
+from glassfleet.model.rules import Rule, most_used
 from schemas.record import ModelRecord
 
 RECORD_FIELDS = ("created", "digest", "run", "scheme", "software", "version")

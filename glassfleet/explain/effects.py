@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Variable
 from glassfleet.explain.example import example_row, moved_into, row_at
-from glassfleet.nature import nature, readable_rules
-from glassfleet.reference import Reference
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference
+from glassfleet.model.protocol import Model, nature, readable_rules
 from schemas.errors import UsageError
 
 Floats = NDArray[np.float64]

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.nature import nature
-from glassfleet.rules import Condition, Rule, most_used
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.rules import Condition, Rule, most_used
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassfleet.data.domain import Domain
-from glassfleet.numerics.drift import COLUMNS, Moved, drifted
+from glassfleet.evaluation.drift import COLUMNS, Moved, drifted
 
 
 def moved(records: Iterable[tuple[str, Mapping[str, Any]]], digest: str, domain: Domain) -> list[str]:

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import FORMAT
-from glassfleet.intervals import far_outside
-from glassfleet.nature import nature, readable_rules
-from glassfleet.reference import Reference, explained
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference, explained
+from glassfleet.model.intervals import far_outside
+from glassfleet.model.protocol import Model, nature, readable_rules
 
 
 def over_rows(

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import Variable
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.scheme import Model
-from glassfleet.tables import RampTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.model.protocol import Model
+from glassfleet.model.tables import RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 class FuzzySet(View):

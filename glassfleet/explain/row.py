@@ -9,10 +9,9 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
-from glassfleet.explanation import Chance, Explanation, chance_lines
-from glassfleet.nature import Nature, nature
-from glassfleet.reference import Reference, explained
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference, explained
+from glassfleet.model.explanation import Chance, Explanation, chance_lines
+from glassfleet.model.protocol import Model, Nature, nature
 
 
 class Degree(View):
@@ -62,7 +61,7 @@ class RowExplanation(View):
     ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit, wherever there are shares; for a
     regression `total` is the prediction.
 
-    What is not told here is as in :class:`glassfleet.explanation.Explanation`.
+    What is not told here is as in :class:`glassfleet.model.explanation.Explanation`.
 
     Attributes
     ----------

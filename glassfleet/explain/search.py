@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from glassfleet.data.cells import MISSING
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.partitions import partitions
-from glassfleet.rules import Rule
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model
+from glassfleet.model.rules import Rule
 
 Floats = NDArray[np.float64]
 

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
-from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
-from glassfleet.rules import Rule, measures_note, most_used
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import OWN_TREE, Model, Nature, nature, readable_rules
+from glassfleet.model.rules import Rule, measures_note, most_used
 from schemas.documents import document_digest
 
 

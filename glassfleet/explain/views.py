@@ -12,8 +12,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explanation import Activation
-from glassfleet.rules import Condition, Forecasts, Rule
+from glassfleet.model.explanation import Activation
+from glassfleet.model.rules import Condition, Forecasts, Rule
 from schemas.errors import DataError
 
 FORMAT: Final = 1
@@ -37,7 +37,7 @@ class View(BaseModel):
 
 
 class RuleView(View):
-    """A rule in words and numbers: see :class:`~glassfleet.rules.Rule`; `text` is the whole rule.
+    """A rule in words and numbers: see :class:`~glassfleet.model.rules.Rule`; `text` is the whole rule.
 
     `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
     `fitness` is that of a structure, None for rules. `measures` says the others and `forecast` in words. `brief` is the
@@ -66,7 +66,7 @@ class RuleView(View):
 
 
 class ActivationView(View):
-    """A rule that fired: see :class:`~glassfleet.explanation.Activation`."""
+    """A rule that fired: see :class:`~glassfleet.model.explanation.Activation`."""
 
     rule: RuleView
     strength: float

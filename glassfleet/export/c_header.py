@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.export.tables import conditions_part, device_text, table_values
-from glassfleet.intervals import errors_by_rule
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
-from glassfleet.tables import RuleTables, Tables
+from glassfleet.model.intervals import errors_by_rule
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.tables import RuleTables, Tables
 from schemas.documents import document_digest
 from schemas.errors import UsageError
 

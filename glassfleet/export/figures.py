@@ -22,10 +22,9 @@ from glassfleet.export.svg.sets import cuts, degrees, memberships, value_of
 from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
-from glassfleet.nature import nature
-from glassfleet.reference import Reference
-from glassfleet.rules import most_used
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.rules import most_used
 from schemas.errors import UsageError
 
 Kind = Literal["png", "svg"]

@@ -21,12 +21,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.scheme import Model
-from glassfleet.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
+from glassfleet.model.protocol import Model
+from glassfleet.model.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 

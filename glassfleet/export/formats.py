@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import Row
 from glassfleet.export.c_header import to_c
@@ -15,10 +15,10 @@ from glassfleet.export.figures import Kind, main_picture, picture
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.reference import Reference
-from glassfleet.scheme import Model
-from glassfleet.tables import RuleTables
+from glassfleet.model.baseline import Reference
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.protocol import Model
+from glassfleet.model.tables import RuleTables
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
-from glassfleet.nature import nature
-from glassfleet.rules import measures_note
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.rules import measures_note
 from schemas.errors import UsageError
 
 MOST_RULES = 200

@@ -7,12 +7,11 @@ import re
 from collections.abc import Sequence
 from itertools import chain, cycle
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.cells import NOTHING, PAIRS
 from glassfleet.export.tables import conditions_part, device_text, table_values
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
-from glassfleet.tables import RuleTables
+from glassfleet.model.protocol import Model, nature
+from glassfleet.model.tables import RuleTables
 from schemas.documents import document_digest
 
 _PREDICT = '''

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.ramps import Span
-from glassfleet.tables import Conditions, RampTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.model.tables import Conditions, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from glassfleet.export.page import model_sections
 from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
+from glassfleet.model.baseline import reference_of
+from glassfleet.model.protocol import Model
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
-from glassfleet.reference import reference_of
-from glassfleet.scheme import Model
 from schemas.rounds import bytes_each, count, missed
 from schemas.text import counted
 
@@ -48,7 +48,7 @@ def run_page(
     about_scores : sequence of str
         What is to be said about them: how the central ones are known, or why there are none at all.
     leakage : mapping or None
-        What ``glassfleet audit leakage --json`` printed of the run; None: it was not measured.
+        What ``glassfleet lab audit leakage --json`` printed of the run; None: it was not measured.
     """
     name = f"Run {status.get('run', '')}"
     outcome = status.get("outcome") or status.get("state") or "?"

@@ -7,10 +7,10 @@ from dataclasses import fields
 from importlib import resources
 from typing import Any
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import FARTHEST
-from glassfleet.scheme import Model
-from glassfleet.tables import Conditions, Line, RuleTables, Tables
+from glassfleet.model.protocol import Model
+from glassfleet.model.tables import Conditions, Line, RuleTables, Tables
 from schemas.errors import UsageError
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain, Excess, Indicator, Variable
-from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
+from glassfleet.model.rules import Condition, Consequent, Forecasts, Rule, Slope
 
 Array = NDArray[np.float64]
 
@@ -126,11 +126,11 @@ class ReadsRules(ABC):
 
     _forecasts: Mapping[int, Forecasts] = MappingProxyType({})
     why_few: str = ""
-    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.forecasts`."""
+    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.model.forecasts`."""
 
     @property
     def forecasts(self) -> Mapping[int, Forecasts]:
-        """What rules forecast, by index; see :mod:`glassfleet.forecasts`."""
+        """What rules forecast, by index; see :mod:`glassfleet.model.forecasts`."""
         return self._forecasts
 
     @forecasts.setter

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain, Indicator, Variable
+from glassfleet.model.rules import Condition
 from glassfleet.numerics.statistics import Number
-from glassfleet.rules import Condition
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import RUNNERS_UP, Activation, Explanation
 from glassfleet.fuzzy.consequent import WEIGHTS, ReadsRules, WeighedLine, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation
+from glassfleet.model.rules import Condition, Rule
+from glassfleet.model.tables import Conditions, RuleTables, lines
 from glassfleet.numerics.statistics import blocks, rule_weight
-from glassfleet.rules import Condition, Rule
-from glassfleet.tables import Conditions, RuleTables, lines
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
 from glassfleet.fuzzy.consequent import ReadsRules, Weighed, linear_rule
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.fuzzy.terms import condition
-from glassfleet.rules import Rule
+from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
+from glassfleet.model.rules import Rule
 
 Floats = NDArray[np.float64]
 

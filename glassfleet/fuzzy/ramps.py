@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from glassfleet.data.domain import Variable
 from glassfleet.fuzzy.levels import level_condition
 from glassfleet.fuzzy.terms import limits_words
-from glassfleet.rules import Condition
+from glassfleet.model.rules import Condition
 
 Ramp = tuple[float, float]
 """Where the degree of the lower side begins to fall, and where it ends, over the scaled range."""

@@ -13,13 +13,13 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import Chance, Explanation
 from glassfleet.fuzzy.consequent import linear_score
 from glassfleet.fuzzy.linear_rules import Span, T, TreeModel, outputs_of
+from glassfleet.model.explanation import Chance, Explanation
+from glassfleet.model.rules import Consequent, Rule
+from glassfleet.model.tables import Conditions, RuleTables, lines
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks, rule_weight
-from glassfleet.rules import Consequent, Rule
-from glassfleet.tables import Conditions, RuleTables, lines
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, Self, TypeVar
 
-from glassfleet.outline import OutlineNode, outlined
+from glassfleet.contract.progress import OutlineNode, outlined
 from schemas.codec import Value
 
 

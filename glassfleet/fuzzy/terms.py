@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassfleet.data.domain import Variable
-from glassfleet.rules import Condition
+from glassfleet.model.rules import Condition
 
 _STANDARD: dict[int, tuple[str, ...]] = {
     2: ("Low", "High"),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
@@ -17,8 +19,6 @@ from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import mask
 from glassfleet.private.pairs import HEAD
 from glassfleet.private.sums import Words, question_digest
-from glassfleet.scheme import Contribution, Task
-from glassfleet.traits import private_parameters
 from schemas.errors import UsageError
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Task
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
 from glassfleet.private.totals import Total, known, lacking, singled_out
-from glassfleet.scheme import Task
 from schemas.codec import Value, digest_of
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, WireError

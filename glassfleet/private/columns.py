@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.checks import at_most
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.tasks import increasing
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.edges import cells_of, histogram
 from glassfleet.private.support import atoms, decided
-from glassfleet.scheme import Contribution, Task
-from glassfleet.untrusted import at_most, increasing
 from schemas.errors import RunFailedError
 
 Ints = NDArray[np.int64]

@@ -17,10 +17,10 @@ from functools import cached_property, partial
 from itertools import groupby, pairwise
 from typing import Any, TypeVar
 
+from glassfleet.contract.messages import Summed
 from glassfleet.errors import PrivacyError
 from glassfleet.private.between import apart
 from glassfleet.private.totals import TAG, Member, Total
-from glassfleet.scheme import Summed
 from schemas.codec import Value, digest_of, encode
 from schemas.errors import WireError
 

@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import most_told
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.errors import PrivacyError
-from glassfleet.scheme import Contribution, Task
-from glassfleet.traits import most_told
 from schemas.codec import Value, digest_of
 
 Ints = NDArray[np.int64]

@@ -42,15 +42,14 @@ class Limits:
     Attributes
     ----------
     floor : int
-        It answers only in sums over at least so many vehicles, 8 or more. Why: to hide in a larger crowd.
+        Fewest vehicles over which its numbers may be summed, 8 or more. Why: to hide in a larger group.
     company : int
-        It joins no run in which fewer vehicles leave a group together, 3 or more. Why: vehicles that may work together
-        against others.
+        Fewest vehicles that must leave a group together, 3 or more. Why: vehicles that may collude.
     least_rows : int
-        With fewer rows it does not join: it would be no company for others. Why: rows that come slowly.
+        With fewer rows it does not join, for it would hide nobody. Why: rows that come slowly.
     runs : int
-        It joins at most so many private runs over one row; those that asked nothing new are not counted. Why: a fleet
-        that learns again and again from the same rows.
+        Most private runs over one row; those that asked nothing new do not count. Why: a fleet that learns often from
+        the same rows.
     """
 
     floor: Annotated[int, Ge(LEAST_FLOOR), Lt(2**31)] = LEAST_FLOOR

@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Task
 from glassfleet.errors import TaskError
 from glassfleet.private.chain import PAIRS_SCHEME
 from glassfleet.private.groups import Edition
-from glassfleet.scheme import Task
 
 KIND: Final = "pairs"
 

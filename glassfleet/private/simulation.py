@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from glassfleet.contract.messages import COUNTS, Contribution, Done, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.private.answering import accept, reply
@@ -29,7 +30,6 @@ from glassfleet.private.groups import (
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.sums import Words, add, question_digest
-from glassfleet.scheme import COUNTS, Contribution, Done, Next, Task
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

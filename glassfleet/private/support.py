@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.scheme import Contribution, Task
+from glassfleet.contract.messages import Contribution, Task
 from schemas.codec import Value
 from schemas.errors import UsageError
 

@@ -101,7 +101,7 @@ def figures(scores: Mapping[str, Any], unit: str = "") -> str:
     Parameters
     ----------
     scores : Mapping
-        See `glassfleet.scores`.
+        See `glassfleet.evaluation.scores`.
     unit : str
         Of the target.
     """

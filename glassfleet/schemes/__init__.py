@@ -1,4 +1,4 @@
-"""The schemes, one folder each; :mod:`glassfleet.catalogue` finds them. A folder's ``__init__`` defines ``SCHEME``."""
+"""The schemes, one folder each, whose ``__init__`` defines ``SCHEME``; `glassfleet.contract.catalogue` finds them."""
 
 DEFAULT = "tree"
 """Scheme that is learned where none is named."""

@@ -23,11 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
-from glassfleet.local import federated
+from glassfleet.simulation import federated
 from lab.benchmarks.measure import data_folder, machine, print_table
 from lab.experiments.rows import read_rows
 

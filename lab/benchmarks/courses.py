@@ -20,13 +20,13 @@ from coordinator.engine.draft import standing
 from coordinator.engine.machine import Engine
 from coordinator.engine.pairing import with_message
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
-from glassfleet.scheme import Contribution, Done, Next, Task
-from glassfleet.scores import SCORES
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 from lab.protocols.paper import pooled_domain

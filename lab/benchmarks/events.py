@@ -27,10 +27,10 @@ from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY
-from glassfleet.scheme import Task
 from lab.benchmarks.measure import print_table
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, ContributionBody, Refusal

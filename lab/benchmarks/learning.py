@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Done, Next, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.local import central, federated
-from glassfleet.scheme import Done, Next, Task
+from glassfleet.simulation import central, federated
 from lab.benchmarks import reference
 from lab.benchmarks.measure import data_folder, ms, print_table, timed
 from lab.experiments.folds import Parts, plan_of, rows_of

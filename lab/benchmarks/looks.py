@@ -18,8 +18,8 @@ from coordinator.http.api import ApiServer, read_or_make_token
 from coordinator.process.service import Service
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
-from glassfleet import catalogue
-from glassfleet.local import federated
+from glassfleet.contract import catalogue
+from glassfleet.simulation import federated
 from lab.benchmarks.events import DEADLINE, SIZES, Bench
 from lab.benchmarks.measure import ms, print_table, timed
 from schemas.documents import document_digest

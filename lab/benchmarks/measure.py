@@ -65,6 +65,6 @@ def data_folder() -> Path:
     """Return where the datasets are."""
     folder = os.environ.get("GLASSFLEET_DATA")
     if folder is None:
-        fetch = "glassfleet datasets fetch california weather_izmir --data-dir data"
+        fetch = "glassfleet lab datasets fetch california weather_izmir --data-dir data"
         raise SystemExit(f"set GLASSFLEET_DATA to a folder with datasets, for example after: {fetch}")
     return Path(folder)

@@ -25,9 +25,9 @@ from broker.identity import load_identity
 from broker.url import safe_address
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import Task
-from glassfleet.scores import SCORES
+from glassfleet.evaluation.scores import SCORES
 from lab.benchmarks.raw_mqtt import KEEPALIVE, PINGREQ, Peer, packet, publish
 from schemas.envelope import Envelope
 from schemas.messages import OUTSIDE, AgentState, ContributionBody, Receipt, Request

@@ -22,9 +22,10 @@ import numpy as np
 from broker.servers.launch import launch
 from broker.url import safe_address
 from console.client import Coordinator
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import Contribution, Scheme, Task
 from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import ms, print_table, wait
 from lab.benchmarks.raw_mqtt import Peer, publish

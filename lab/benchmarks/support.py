@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of, private_parameters
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.local import federated
 from glassfleet.private.groups import SUPPORT_ROWS
 from glassfleet.private.layout import layout_of
-from glassfleet.scheme import Task
-from glassfleet.traits import input_quantiles_of, private_parameters
+from glassfleet.simulation import federated
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 from lab.papers.work import fleet

@@ -20,16 +20,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.local import federated
-from glassfleet.scheme import Scheme
 from glassfleet.schemes.tree import messages, size
 from glassfleet.schemes.tree.params import WAYS
-from glassfleet.traits import input_quantiles_of
+from glassfleet.simulation import federated
 from lab.benchmarks.learning import made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, print_table, timed
 from lab.experiments.folds import Parts, averages_of, plan_of, rows_of

@@ -18,11 +18,11 @@ from console.client import Coordinator, CoordinatorError
 from edge_agent import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.local import federated
-from glassfleet.scheme import Scheme
+from glassfleet.simulation import federated
 from lab.benchmarks.learning import made_up
 from lab.benchmarks.measure import ms, print_table, wait
 from lab.processes import Process, ProcessFleet

@@ -23,7 +23,8 @@ from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
 from coordinator.models.aliases import Aliases
 from edge_agent.sources import read_source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.chaos import signatures, sums
@@ -323,9 +324,9 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
             domain = Domain.from_document(record.document["domain"])
             most = int(record.parameters.get("max_rows_each", 0))
             rows = pool(
-                [local.counted_rows(sources[name].select(domain.names), domain, most) for name in record.cohort]
+                [simulation.counted_rows(sources[name].select(domain.names), domain, most) for name in record.cohort]
             )
-            alone = local.central(scheme, parameters, domain, rows, withheld=withheld)
+            alone = simulation.central(scheme, parameters, domain, rows, withheld=withheld)
             central[key] = document_digest(alone.model.to_document())
         run["equal"] = central[key] == record.digest == document_digest(record.document)
         if not run["equal"]:

@@ -1,4 +1,4 @@
-"""``glassfleet chaos``: show on this machine that nothing is lost and nothing is counted twice."""
+"""``glassfleet lab chaos``: show on this machine that nothing is lost and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.errors import StorageError, UsageError, VerificationError, os_fault
 
 @dataclass(frozen=True, kw_only=True)
 class ChaosOptions:
-    """Of ``glassfleet chaos``."""
+    """Of ``glassfleet lab chaos``."""
 
     faults: int
     seed: int
@@ -83,10 +83,10 @@ def chaos(options: ChaosOptions) -> int:
 
     \b
     Examples:
-      glassfleet chaos --faults 50 --seed 3 --json
-      glassfleet chaos --faults 100 --secure --report chaos.json
-      glassfleet chaos --faults 100 --private
-      glassfleet chaos --faults 100 --standby
+      glassfleet lab chaos --faults 50 --seed 3 --json
+      glassfleet lab chaos --faults 100 --secure --report chaos.json
+      glassfleet lab chaos --faults 100 --private
+      glassfleet lab chaos --faults 100 --standby
     """
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather

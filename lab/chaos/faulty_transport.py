@@ -1,6 +1,6 @@
 """A transport that misbehaves on demand, and a wall clock that jumps: for the chaos harness only.
 
-Nothing in a deployment imports this module. ``glassfleet chaos`` starts its processes through ``lab.chaos.child``,
+Nothing in a deployment imports this module. ``glassfleet lab chaos`` starts its processes through ``lab.chaos.child``,
 which puts `FaultyTransport` where the real transport was; what it then does wrong is read, while the process runs, from
 a small JSON file (`Mischief`) that the harness writes.
 

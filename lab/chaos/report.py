@@ -34,7 +34,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
     return {
         "seed": seed,
-        "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
+        "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
         + (" --secure" if stolen_identities is not None else "")
         + (" --private" if private else "")
         + (" --standby" if standby else ""),

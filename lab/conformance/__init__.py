@@ -1,1 +1,1 @@
-"""`glassfleet conformance`: does an agent, in whatever language, do what the protocol says? And the test vectors."""
+"""`glassfleet lab conformance`: does an agent, in any language, do what the protocol says? And the test vectors."""

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, Task
 from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, columns_of, in_run, same_bytes
 from lab.conformance.formulas import difference
 from lab.conformance.private import private

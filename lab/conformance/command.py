@@ -1,4 +1,4 @@
-"""``glassfleet conformance``: prove that an agent, in whatever language, does what the protocol says."""
+"""``glassfleet lab conformance``: prove that an agent, in whatever language, does what the protocol says."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def conformance() -> None:
 
     \b
     Examples:
-      glassfleet conformance rows
+      glassfleet lab conformance rows
     """
 
 
@@ -40,7 +40,7 @@ def rows(out: Path) -> None:
 
     \b
     Examples:
-      glassfleet conformance rows
+      glassfleet lab conformance rows
     """
     from lab.conformance.questions import tables
 
@@ -75,13 +75,13 @@ def agent(
 ) -> None:
     """Play the coordinator for one agent, ask all that a run asks, and compare its answers to the last bit.
 
-    Start the agent over rows.csv or mixed.csv (`glassfleet conformance rows`), with the last column but `split` as its
-    target, and the broker's URL that this prints: the connection is cut on the way there. Or give its command after --,
-    in which {broker}, {fleet}, {id}, {data} and {state} are replaced. Takes two minutes.
+    Start the agent over rows.csv or mixed.csv (`glassfleet lab conformance rows`), with the last column but `split` as
+    its target, and the broker's URL that this prints: the connection is cut on the way there. Or give its command after
+    --, in which {broker}, {fleet}, {id}, {data} and {state} are replaced. Takes two minutes.
 
     \b
     Examples:
-      glassfleet conformance agent --id v1 --json -- my-agent {broker} {fleet} {id} {data}
+      glassfleet lab conformance agent --id v1 --json -- my-agent {broker} {fleet} {id} {data}
     """
     check_id("agent", agent_id)
     check_id("fleet", fleet)

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas.codec import encode
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError

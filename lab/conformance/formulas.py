@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from glassfleet.scheme import Contribution, Task
+from glassfleet.contract.messages import Contribution, Task
 
 _LEVEL = "over the rows that reach the node; s = w * 2^B, of a cell (w * 2^B) * degree"
 _NEWTON = 'tree, "On the wire", newton'

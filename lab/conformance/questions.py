@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Contribution, Next, Task
 from schemas.errors import RunFailedError
 
 FOLDER: Final = Path("docs/reference/vectors")

@@ -1,1 +1,1 @@
-"""``glassfleet datasets``: fetches, checks and reads the papers' data sets."""
+"""``glassfleet lab datasets``: fetches, checks and reads the papers' data sets."""

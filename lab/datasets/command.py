@@ -1,4 +1,4 @@
-"""``glassfleet datasets``: list, fetch and verify the papers' datasets, and prepare the QoE set."""
+"""``glassfleet lab datasets``: list, fetch and verify the papers' datasets, and prepare the QoE set."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def datasets() -> None:
 
     \b
     Examples:
-      glassfleet datasets fetch mortgage weather_izmir --data-dir data
-      glassfleet datasets verify --data-dir data
+      glassfleet lab datasets fetch mortgage weather_izmir --data-dir data
+      glassfleet lab datasets verify --data-dir data
     """
 
 
@@ -55,7 +55,7 @@ def list_(*, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet datasets list --json
+      glassfleet lab datasets list --json
     """
     if as_json:
         print_json([_facts(known) for known in DATASETS.values()])
@@ -98,8 +98,8 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], forc
 
     \b
     Examples:
-      glassfleet datasets fetch diabetes wine breast_cancer --data-dir data
-      glassfleet datasets fetch mortgage california --data-dir data
+      glassfleet lab datasets fetch diabetes wine breast_cancer --data-dir data
+      glassfleet lab datasets fetch mortgage california --data-dir data
     """
     chosen = [_known(name) for name in names]
     if urls and len(chosen) > 1:
@@ -129,7 +129,7 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 
     \b
     Examples:
-      glassfleet datasets verify --data-dir data
+      glassfleet lab datasets verify --data-dir data
     """
     chosen = [_known(name) for name in names] or list(DATASETS.values())
     checks = []
@@ -147,7 +147,7 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
     if wrong:
         raise VerificationError(f"{wrong[0].known.name} is {wrong[0].state}: {wrong[0].words}")
     if all(check.state == "missing" for check in checks):
-        way = f"glassfleet datasets fetch diabetes --data-dir {quote(str(data_dir))} (no download), or another NAME"
+        way = f"glassfleet lab datasets fetch diabetes --data-dir {quote(str(data_dir))} (no download), or another NAME"
         raise DataError(f"{data_dir} holds none of the known datasets; fetch some: {way}")
 
 
@@ -181,7 +181,7 @@ def qoe(
 
     \b
     Examples:
-      glassfleet datasets qoe export.csv --out data/qoe --form 30 --metric rcvdSinr=sinr_db --column run=repetition
+      glassfleet lab datasets qoe export.csv --out data/qoe --form 30 --metric rcvdSinr=sinr_db --column run=repetition
     """
     layout = _layout(columns, metrics)
     texts = [(str(path), _text(path)) for path in exports]

@@ -194,7 +194,7 @@ _ALL = (
             f"qoe/vehicle_{number}", "regression", rows, 16, "y", "FRT, FRBC, TSK",
             "https://docenti.ing.unipi.it/g.nardini/ai6g_qoe_dataset.html",
             "Apache-2.0 (Unipisa/OpenFL-XAI, where these rows are published)", digest, None,
-            "rows of one vehicle, with a split column; from a raw export: glassfleet datasets qoe",
+            "rows of one vehicle, with a split column; from a raw export: glassfleet lab datasets qoe",
         )
         for number, (rows, digest) in enumerate(_VEHICLES)
     ),
@@ -205,7 +205,7 @@ DATASETS: Mapping[str, Known] = {known.name: known for known in _ALL}
 
 NO_FOLDER = (
     "no --data-dir (or GLASSFLEET_DATA): name the folder of the datasets. "
-    "Without a download: glassfleet datasets fetch diabetes --data-dir DIR"
+    "Without a download: glassfleet lab datasets fetch diabetes --data-dir DIR"
 )
 """What a command says that needs one."""
 
@@ -215,5 +215,5 @@ def how_to_get(files: Container[str], folder: Path) -> str:
     wanted = [known for known in _ALL if known.file in files]
     ways = [f"copy {known.file}: {known.note}" for known in wanted if known.source is None]
     if names := " ".join(known.name for known in wanted if known.source is not None):
-        ways.insert(0, f"glassfleet datasets fetch {names} --data-dir {quote(str(folder))}")
+        ways.insert(0, f"glassfleet lab datasets fetch {names} --data-dir {quote(str(folder))}")
     return "; ".join(ways)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_agent.sources import Source
-from glassfleet import local
+from glassfleet import simulation
+from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.traits import input_quantiles_of
 from schemas.errors import GlassfleetError
 
 DOMAIN_ROUNDS = 2
@@ -55,7 +55,7 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
             input_quantiles=input_quantiles_of(scheme, labels=labels),
             labels=labels,
         )
-        local.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
+        simulation.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
     return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)
 
 

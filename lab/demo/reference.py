@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_square
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import personal_model, promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Model
-from glassfleet.traits import personal_model, promises_central
+from glassfleet.model.protocol import Model
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
@@ -109,24 +110,24 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     train = {vehicle: part.train.select(names) for vehicle, part in rows.items()}
     test = {vehicle: part.test.select(names) for vehicle, part in rows.items()}
     most = int(record.parameters.get("max_rows_each", 0))
-    cohort = {vehicle: local.counted_rows(train[vehicle], domain, most) for vehicle in sorted(record.cohort)}
+    cohort = {vehicle: simulation.counted_rows(train[vehicle], domain, most) for vehicle in sorted(record.cohort)}
 
     pooled = pool(list(train.values()))
     everyone: Any
     if "cohort" in scheme.participation:
         withheld = record.parameters.get("withheld", ())
-        document, beside = local.central_of(scheme, parameters, domain, cohort, seed, withheld)
+        document, beside = simulation.central_of(scheme, parameters, domain, cohort, seed, withheld)
         is_typical = all(record.parameters.get(name) == value for name, value in beside.items())
         central = document_digest(document)
         # Of rows as they are the two are one model: it is learned once.
         is_condensed = getattr(parameters, "group_rows", 1) > 1
         reference = (
-            local.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
+            simulation.central(scheme, parameters, domain, pool(list(cohort.values())), seed).model
             if is_condensed
             else scheme.from_document(document)
         )
         # Each model as it predicts: some schemes make a tree of their own of it where the rows are.
-        everyone = personal_model(scheme, local.central(scheme, parameters, domain, pooled, seed).model, pooled)
+        everyone = personal_model(scheme, simulation.central(scheme, parameters, domain, pooled, seed).model, pooled)
     else:
         # No set of rows has the model of a scheme that is elastic only, so there is no digest to compare; what one
         # machine makes of all rows is what it would learn from them alone, without a fleet.
@@ -146,7 +147,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     is_cohort = participation_of(record, scheme) == "cohort"
     replayed = None
     if is_cohort and central != record.digest:
-        replayed = document_digest(local.federated(scheme, parameters, domain, cohort, seed).model.to_document())
+        replayed = document_digest(simulation.federated(scheme, parameters, domain, cohort, seed).model.to_document())
     setting = choices(scheme, parameters)
     return Verdict(
         model=model,
@@ -209,6 +210,6 @@ def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Da
     try:
         if alone is not None:
             return alone(parameters, domain, train, seed)
-        return local.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
+        return simulation.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
     except GlassfleetError:
         return None

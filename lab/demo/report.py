@@ -10,10 +10,9 @@ import numpy as np
 
 from console.model.words import explanation_lines, rule_lines, wrapped
 from glassfleet.data.dataset import Dataset
-from glassfleet.nature import nature, readable_rules
-from glassfleet.reference import explained, reference_of
-from glassfleet.rules import measures_note, most_used
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import explained, reference_of
+from glassfleet.model.protocol import Model, nature, readable_rules
+from glassfleet.model.rules import measures_note, most_used
 from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict

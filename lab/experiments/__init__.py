@@ -1,1 +1,1 @@
-"""``glassfleet experiment``: a protocol on a file, in worker processes."""
+"""``glassfleet lab experiment``: a protocol on a file, in worker processes."""

@@ -1,4 +1,4 @@
-"""``glassfleet experiment``: the papers' protocol on any CSV, local, federated and central learning side by side."""
+"""``glassfleet lab experiment``: a paper's protocol on any CSV: local, federated and central learning."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from console.common import RowsFile, json_option, parse_parameters, print_json, 
 from console.progress import progress
 from console.run.options import MEMORY_HELP
 from console.run.runspec import checked_parameters, memory_file
-from glassfleet import catalogue
-from glassfleet.scheme import Scheme
+from glassfleet.contract import catalogue
+from glassfleet.contract.scheme import Scheme
 from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
@@ -122,9 +122,9 @@ def experiment(
 
     \b
     Examples:
-      glassfleet experiment --csv california.csv.gz --target MedianHouseValue
-      glassfleet experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
-      glassfleet experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
+      glassfleet lab experiment --csv california.csv.gz --target MedianHouseValue
+      glassfleet lab experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
+      glassfleet lab experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
     """
     chosen = _settings(settings)
     loaded = catalogue.load(scheme)

@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of, personal_model
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.local import Outcome, central, drawn, federated, learn_local
-from glassfleet.scheme import Model, Scheme
-from glassfleet.traits import input_quantiles_of, personal_model
+from glassfleet.model.protocol import Model
+from glassfleet.simulation import Outcome, central, drawn, federated, learn_local
 from lab.experiments.averages import FoldResult, mean_of
 from lab.experiments.workers import Worker, ask_all, serve
 from lab.protocols.choice import protocol_of

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.sources import SPLIT, Table, read_table
+from glassfleet.contract.abilities import takes_categories, takes_missing
+from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
-from glassfleet.scheme import Scheme
-from glassfleet.traits import takes_categories, takes_missing
 from schemas.errors import DataError, UsageError
 
 MAX_CLASSES = 100

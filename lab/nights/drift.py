@@ -2,7 +2,7 @@
 
 Every night each vehicle draws new test rows; the model stays. Its rules are intervals of its first input, so that they
 have as many rows as rules of a real tree. Errors have a size of their own in every vehicle and rule. The functions are
-those of vehicles and coordinator (`glassfleet.numerics.drift`).
+those of vehicles and coordinator (`glassfleet.evaluation.drift`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.drift import COLUMNS, Memory, Moved, drifted, figures
+from glassfleet.evaluation.drift import COLUMNS, Memory, Moved, drifted, figures
 from lab.nights.simulation import fleet_seed
 
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
 A fleet learns a linear model every night. Its vehicles have coefficients and noise of their own, and each night they
 draw new test rows. The new version is the truth of that night with a random error: on average its error is 1 % above
 the least that there is, and often 2 to 4 %. The gate's own functions judge
-(`glassfleet.numerics.paired`); what is true is known, as the rows are drawn from it.
+(`glassfleet.evaluation.paired`); what is true is known, as the rows are drawn from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.paired import (
+from glassfleet.evaluation.paired import (
     LEVEL,
     MARGIN,
     MOST_FORMERS,

@@ -1,4 +1,4 @@
-"""``glassfleet papers``: compute what is missing, write the report."""
+"""``glassfleet lab papers``: compute what is missing, write the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
     envvar="GLASSFLEET_DATA",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder of the datasets: weather_izmir.csv.gz, qoe/ and so on (see `glassfleet datasets list`).",
+    help="Folder of the datasets: weather_izmir.csv.gz, qoe/ and so on (see `glassfleet lab datasets list`).",
 )
 @click.option(
     "--out",
@@ -60,8 +60,8 @@ def papers(
 
     \b
     Examples:
-      glassfleet papers --data-dir data
-      glassfleet papers tsk frbc-1 --data-dir data --out tables
+      glassfleet lab papers --data-dir data
+      glassfleet lab papers tsk frbc-1 --data-dir data --out tables
     """
     _need("sklearn", "matplotlib", "jinja2")
     chosen = choose(all_chapters(), tables)
@@ -79,7 +79,7 @@ def papers(
     todo = [chapter for chapter in chosen if chapter not in missing]
     way = how_to_get([name for chapter in missing for name in chapter.needs], data_dir)
     if not todo:
-        raise DataError(f"{data_dir} has no data for what was asked: {way}  (see: glassfleet datasets list)")
+        raise DataError(f"{data_dir} has no data for what was asked: {way}  (see: glassfleet lab datasets list)")
     if missing:
         click.echo(f"what is left out needs: {way}", err=True)
     report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full, fresh=fresh)

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from lab.papers import plots
 from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, present
 from lab.papers.page import Blocks, Picture, Table, Text

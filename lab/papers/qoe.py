@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from lab.experiments.averages import SHORT
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.sources import read_source
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.intervals import errors_on, intervals
-from glassfleet.local import central, drawn, federated
-from glassfleet.reference import recorded
-from glassfleet.traits import input_quantiles_of
+from glassfleet.model.baseline import recorded
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import errors_on, intervals
+from glassfleet.simulation import central, drawn, federated
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
@@ -63,7 +63,7 @@ def _rows(path: Path, scheme: str, *, labels: bool = False) -> Dataset:
 
 
 def _fold(data: Path, arguments: Arguments) -> Any:
-    """One fold of ``glassfleet experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
+    """One fold of ``glassfleet lab experiment``: arguments scheme, file, parameters, settings, fold, seed, skew."""
     scheme = catalogue.load(arguments["scheme"])
     rows = _rows(data / arguments["file"], scheme.name)
     plan = plan_of(scheme, rows, arguments.get("parameters", {}), arguments.get("settings", SETTINGS))

@@ -17,9 +17,9 @@ from schemas.errors import StorageError, os_faults_as
 TITLE = "The papers' tables and figures, and ours"
 
 INTRODUCTION = (
-    "Made by `glassfleet papers`. A number with ✓ has the digits that the paper prints; where it does not, the printed "
-    "one stands beside it. A number alone has no printed counterpart here: this program does not know the paper's, or "
-    "there is none."
+    "Made by `glassfleet lab papers`. A number with ✓ has the digits that the paper prints; where it does not, the "
+    "printed one stands beside it. A number alone has no printed counterpart here: there is none, or this "
+    "program does not know it."
 )
 
 

@@ -1,6 +1,6 @@
 """Learners of other projects that a reader would compare with: rule models and other readable ones, on pooled rows.
 
-They need the extra ``anchors``, and are for the comparison in ``glassfleet papers sizes`` alone. Settings are the
+They need the extra ``anchors``, and are for the comparison in ``glassfleet lab papers sizes`` alone. Settings are the
 libraries' defaults except where :data:`ANCHORS` says otherwise; nothing was tuned to a dataset.
 """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from glassfleet.scheme import Scheme
-from glassfleet.traits import input_quantiles_of
+from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.scheme import Scheme
 from lab.protocols import fedga, frbc, tsk
 from lab.protocols.paper import NESTED_KFOLD, PaperProtocol, quantile_domain
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import personal_model
+from glassfleet.contract.scheme import Scheme
 from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.local import drawn, federated
-from glassfleet.numerics.f1 import class_counts
-from glassfleet.scheme import Scheme
-from glassfleet.traits import personal_model
+from glassfleet.evaluation.f1 import class_counts
+from glassfleet.simulation import drawn, federated
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20
@@ -139,4 +139,4 @@ def _constant(domain: Domain, train: NDArray[Any], y: NDArray[Any]) -> float:
 
 
 PROTOCOL = PaperProtocol({}, AGENTS, SPLITS, common_test_split, minmax_domain)
-"""For ``glassfleet experiment``."""
+"""For ``glassfleet lab experiment``."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.f1 import class_counts, class_f1
+from glassfleet.evaluation.f1 import class_counts, class_f1
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 NODES = 10
@@ -123,4 +123,4 @@ def node_split(y: NDArray[Any], fold: int, folds: int, nodes: int, seed: int) ->
 
 
 PROTOCOL = PaperProtocol(PAPER, NODES, FOLDS, node_split, minmax_domain)
-"""For ``glassfleet experiment``."""
+"""For ``glassfleet lab experiment``."""

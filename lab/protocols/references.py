@@ -81,7 +81,7 @@ REFERENCES: Final[Mapping[str, Reference]] = {
 
 
 class FittedReference:
-    """A reference that has learned; it predicts in the data's own units, as a :class:`glassfleet.scheme.Model` does."""
+    """A reference that has learned; it predicts in the data's own units, as a model does."""
 
     def __init__(self, domain: Domain, estimator: Any) -> None:
         self.domain = domain

@@ -58,4 +58,4 @@ def client_folds(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int
 
 
 PROTOCOL = PaperProtocol(PAPER, CLIENTS, FOLDS, client_folds, _unit_domain, SPLIT_SEED, minmax_scaled)
-"""For ``glassfleet experiment``."""
+"""For ``glassfleet lab experiment``."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from broker.servers.process import free_port
 from edge_agent.sources.table import read_source
 from lab.conformance.questions import tables
 from lab.processes import PROGRAM
@@ -28,7 +31,7 @@ QUICK = [part for check in ("refusals", "private-runs", "in-parts", "encoding") 
 
 
 def checked(*arguments: str) -> dict[str, str]:
-    done = glassfleet("conformance", "agent", "--id", "v1", "--json", *arguments, timeout=1400)
+    done = glassfleet("lab", "conformance", "agent", "--id", "v1", "--json", *arguments, timeout=1400)
     assert done.returncode in (0, 8), done.stderr
     result = json.loads(done.stdout)
     assert result["ok"] == (done.returncode == 0)
@@ -108,10 +111,51 @@ def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: 
     assert record.digest == central_digest(record, {path.stem: read_source(path) for path in files})
 
 
+@pytest.mark.slow
+def test_fleet_of_both_learns_the_central_model_through_25_kills(processes: Processes, tmp_path: Path) -> None:
+    head, *lines = tables()["rows.csv"].splitlines(keepends=True)
+    files = [tmp_path / f"v{number}.csv" for number in range(6)]
+    for number, path in enumerate(files):
+        path.write_text(head + "".join(lines[number::6]))
+    port = str(free_port())
+    fleet = [processes.start("broker", "--port", port), processes.start("coordinator", "--api-port", "0")]
+    processes.until(lambda: processes.note("broker-url"), fleet[0], patience=240)
+    independent = (sys.executable, "-m", "tests.support.independent.agent", processes.note("broker-url"), "fleet")
+    for number, path in enumerate(files):
+        if number % 2:
+            fleet.append(processes.start(f"v{number}", str(path), program=independent, folder=ROOT))
+        else:
+            fleet.append(processes.start("agent", "--id", f"v{number}", "--data", str(path)))
+    chance, kills, models = random.Random(25), 0, 0
+    while kills < 25:
+        processes.until(processes.is_healthy, patience=240)
+        begun = processes.call(
+            *("run", "start", "--exact", "--gather-agents", "6", "--deadline", "60", "--model", "m"), "--json"
+        )
+        assert begun.returncode == 0, begun.stderr + processes.logs()
+        run, outcome = json.loads(begun.stdout)["run"], ""
+        while not outcome:
+            if kills < 25:
+                struck = chance.choice(fleet)
+                struck.kill()
+                time.sleep(chance.uniform(0, 0.5))
+                struck.start()
+                kills += 1
+                time.sleep(chance.uniform(0.5, 3))
+            processes.until(processes.is_healthy, patience=240)
+            outcome = run_of(processes.note("api-url"), run)["outcome"] or ""
+        assert outcome == "finished", processes.logs()
+        models += 1
+        record = ModelRecord.from_bytes(
+            httpx.get(f"{processes.note('api-url')}/api/models/m/{models}", trust_env=False).content
+        )
+        assert record.digest == central_digest(record, {path.stem: read_source(path) for path in files})
+
+
 def has_rounds(address: str, rounds: int) -> bool:
     return len(run_of(address)["rounds"]) >= rounds
 
 
-def run_of(address: str) -> dict[str, Any]:
-    document: dict[str, Any] = httpx.get(f"{address}/api/runs/both", trust_env=False).json()
+def run_of(address: str, run: str = "both") -> dict[str, Any]:
+    document: dict[str, Any] = httpx.get(f"{address}/api/runs/{run}", trust_env=False).json()
     return document

@@ -81,7 +81,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
 
     # It forecasts from a replayed drive until it is killed outright.
     run = ("forecast", "run", "--id", "v0", "--plan", "qoe", "--alert", "0.5")
-    vehicle.start("tap", "--for", "60", "--json")
+    vehicle.start("broker", "tap", "--for", "60", "--json")
     first = vehicle.start(*run, "--source", str(tmp_path / "drive.csv"), "--speed", "20", "--report", "all")
     vehicle.until(lambda: len(vehicle.records()) >= 20)
     first.kill()
@@ -154,25 +154,25 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     # The auditor asks why.
     asked = killed[7]
     moment = dt.datetime.fromtimestamp(float(str(asked["time"])), dt.UTC).isoformat()
-    why = vehicle.call("explain", "--at", moment, "--id", "v0")
+    why = vehicle.call("forecast", "explain", "--at", moment, "--id", "v0")
     assert why.returncode == 0, why.stderr
     assert "chain whole" in why.stdout
     assert "because of rule" in why.stdout
     assert "they add up to the forecast" in why.stdout
-    again = json.loads(vehicle.call("explain", "--at", moment, "--json").stdout)
+    again = json.loads(vehicle.call("forecast", "explain", "--at", moment, "--json").stdout)
     assert again["record"]["n"] == asked["n"]
     assert again["explanation"]["prediction"] == asked["prediction"]
     assert sum(again["explanation"]["shares"].values()) + again["explanation"]["base"] == pytest.approx(
         again["explanation"]["prediction"], abs=1e-9
     )
-    missing = vehicle.call("explain", "--at", "2001-01-01T00:00:00", "--id", "v0")
+    missing = vehicle.call("forecast", "explain", "--at", "2001-01-01T00:00:00", "--id", "v0")
     assert missing.returncode == 9, missing.stderr
 
     # Tampering is found, also by those who ask.
     segment = min(vehicle.log.glob("*.jsonl"))
     honest = segment.read_bytes()
     segment.write_bytes(honest.replace(b'"alert":true', b'"alert":false', 1))
-    for command in (("forecast", "verify"), ("explain", "--at", "last")):
+    for command in (("forecast", "verify"), ("forecast", "explain", "--at", "last")):
         caught = vehicle.call(*command, "--id", "v0")
         assert caught.returncode == 8, caught.stderr
         assert "was changed after it was written" in caught.stderr

@@ -160,7 +160,7 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
                 )
             # An operator sees it, too.
             anna = ("--broker", broker.url, "--identity", str(ca.identity("operator", "anna")))
-            result = agents.call("tap", *anna, "--for", "2", "--json").stdout.splitlines()
+            result = agents.call("broker", "tap", *anna, "--for", "2", "--json").stdout.splitlines()
             seals = {line["topic"]: line["seal"] for line in map(json.loads, result)}
             assert seals["coordinator/state"] == "coordinator cloud"
             assert seals["agent/va/state"] == "agent va"

@@ -79,7 +79,7 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert missing.returncode == 9
     assert "published: qoe" in missing.stderr or "no model 'nosuch'" in missing.stderr
 
-    tapped = processes.call("tap", "--for", "1.5", "--json")
+    tapped = processes.call("broker", "tap", "--for", "1.5", "--json")
     kinds = {json.loads(line)["kind"] for line in tapped.stdout.splitlines()}
     assert {"coordinator-state", "agent-state", "model-pointer"} <= kinds
     runs = json.loads(processes.call("run", "list", "--json").stdout)
@@ -176,7 +176,7 @@ def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(proces
                 learn(api, "good", 3, rollout=PLAN)
                 api.post("/api/rollouts/m/pause", json={"reason": "the crash is to come now"})
             url = (cloud.state_dir / "api-url").read_text().strip()
-            watching = processes.start("rollout", "status", "m", "--wait", "--coordinator", url)
+            watching = processes.start("model", "rollout", "status", "m", "--wait", "--coordinator", url)
             cloud.kill()
             cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", "--api-port", "0")
             with cloud.api() as api:

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from glassfleet import catalogue
-from glassfleet.checks import CHECKS, Bench, ConformanceError
+from glassfleet.conformance import CHECKS, Bench, ConformanceError
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import Scheme
 from glassfleet.export import export, from_fml
-from glassfleet.scheme import Contribution, Model, Next, Scheme, Task
+from glassfleet.model.protocol import Model
 from lab.experiments.command import experiment
 
 FOLDER = Path(__file__).parent / "toy"

@@ -56,8 +56,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
         ),
     },
     "docs/howto/reproduce-the-papers.md": {
-        "glassfleet datasets fetch mortgage california --data-dir data": NETWORK,
-        "glassfleet datasets qoe export.csv --out data/qoe --form 15                  # nine metrics, once a second": (
+        "glassfleet lab datasets fetch mortgage california --data-dir data": NETWORK,
+        "glassfleet lab datasets qoe export.csv --out data/qoe --form 15              # nine metrics, once a second": (
             "the raw export is not published; tests/unit/lab/datasets/test_qoe_export.py makes one"
         ),
     },

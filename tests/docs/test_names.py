@@ -12,8 +12,8 @@ from types import CodeType
 
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
-from glassfleet import catalogue
-from glassfleet.checks import CHECKS
+from glassfleet.conformance import CHECKS
+from glassfleet.contract import catalogue
 from schemas.settings import settings_of
 from tests.support.docs.commands import all_options, command_lines, fault
 from tests.support.docs.pages import CODE, ROOT, Page, pages
@@ -65,7 +65,7 @@ def _variables() -> set[str]:
     named = {
         f"GLASSFLEET_{prefix}{field.upper()}"
         for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
-        for field in (*settings_of(config), *config.retired)
+        for field in settings_of(config)
         for prefix in (service, "")
     }
     for folder in CODE:

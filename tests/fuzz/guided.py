@@ -185,7 +185,7 @@ def _record() -> Guided:
 
 
 def _document() -> Guided:
-    from glassfleet import catalogue
+    from glassfleet.contract import catalogue
     from tests.fuzz.targets import Documents, benches
 
     names = set(catalogue.names())

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glassfleet import catalogue
-from glassfleet.checks.bench import Bench
+from glassfleet.conformance.bench import Bench
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Next, Task
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import Contribution
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution
 from tests.fuzz.targets import benches, halves, names, steps
 
 Sums = dict[str, Any]

@@ -27,8 +27,8 @@ from edge_agent.config import AgentConfig
 from edge_agent.models.summed import summed
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
-from glassfleet.scheme import Contribution, Task
-from glassfleet.scores import SCORES
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.evaluation.scores import SCORES
 from schemas import codec, limits
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, UsageError, WireError

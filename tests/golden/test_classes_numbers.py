@@ -9,8 +9,8 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
 from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.simulation import federated
 from lab.benchmarks.classes import compared
 from schemas.documents import document_digest
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from lab.protocols.fedga import SplitResult, run_split
 from tests.support.datasets import dataset
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
-from glassfleet.local import central
+from glassfleet.simulation import central
 from lab.experiments.folds import plan_of, run_fold
 from lab.papers.frbc import summarise
 from lab.protocols.frbc import reduction_curve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from lab.experiments.folds import averages_of, plan_of
 from tests.support.datasets import dataset
 

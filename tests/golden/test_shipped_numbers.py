@@ -3,8 +3,8 @@
 They stand for the published tables where the papers' data are absent: a change that moves them unseen moved those too.
 The numbers are what these commands print, with `--scheme` and the set's name:
 
-    glassfleet datasets fetch diabetes wine breast_cancer --data-dir .
-    glassfleet experiment --scheme frt --csv diabetes.csv.gz --folds 2
+    glassfleet lab datasets fetch diabetes wine breast_cancer --data-dir .
+    glassfleet lab experiment --scheme frt --csv diabetes.csv.gz --folds 2
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from lab.experiments.folds import averages_of, plan_of
 from tests.support.datasets import dataset
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.catalogue import load
+from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import remember
-from glassfleet.local import federated
+from glassfleet.simulation import federated
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 

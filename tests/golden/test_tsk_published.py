@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.catalogue import load
+from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.local import central, federated
-from glassfleet.traits import promises_central
+from glassfleet.simulation import central, federated
 from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED

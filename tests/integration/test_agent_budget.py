@@ -15,9 +15,11 @@ from edge_agent.compute.worker import Work
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import Cost
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import Contribution, Cost, Next, Task
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
@@ -210,7 +212,7 @@ def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordin
 def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_path, monkeypatch):
     train, test = rows(), rows(seed=1)
     scheme = catalogue.load("frt")
-    model = local.central(scheme, scheme.Parameters(), domain_of(train), train).model
+    model = simulation.central(scheme, scheme.Parameters(), domain_of(train), train).model
     document = model.to_document()
     record = record_of(document)
     (*_, here) = Evaluator(train, test).steps(record, record)

@@ -15,7 +15,8 @@ from broker.servers.launch import launch
 from console.main import cli
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
@@ -87,6 +88,6 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     record = record_of(tmp_path / "coordinator", "r1")
     assert (record.parameters["without"], record.parameters["max_rows_each"]) == ([OUT], run["max_rows_each"])
     domain = Domain.from_document(record.document["domain"])
-    rows = [local.counted_rows(sources[name].train, domain, run["max_rows_each"]) for name in record.cohort]
-    central = local.central(catalogue.load("tree"), exact, domain, pool(rows)).model.to_document()
+    rows = [simulation.counted_rows(sources[name].train, domain, run["max_rows_each"]) for name in record.cohort]
+    central = simulation.central(catalogue.load("tree"), exact, domain, pool(rows)).model.to_document()
     assert document_digest(central) == record.digest

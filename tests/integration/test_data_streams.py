@@ -23,7 +23,7 @@ from broker.tls import tls_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.window import WindowStore
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from lab.processes import Process
 from schemas.errors import DataError

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from glassfleet import catalogue
 from glassfleet.audit.report import truth
 from glassfleet.audit.strengths import rows_behind_strengths
-from glassfleet.catalogue import load
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.catalogue import load
 from glassfleet.data.condense import condense
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
-from glassfleet.traits import input_quantiles_of
 from tests.support.datasets import DRIVES, dataset, numbers
 from tests.support.privacy.attacks_discovery import (
     ask_below,

@@ -28,7 +28,7 @@ from coordinator.engine.events import from_value, to_value
 from coordinator.engine.table import TABLE
 from coordinator.runs.transaction import begun_anew, shortened
 from coordinator.runs.view import run_document
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas import codec
 from tests.support.engine_bench import DOMAIN, OFFER, TOY_ENGINE, Play, answer_event, central, toy_answer, toy_spec
 

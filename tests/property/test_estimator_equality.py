@@ -14,9 +14,10 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 import pandas as pd
 
-from glassfleet import catalogue, estimators
+from glassfleet import estimators
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.estimators import SchemeRegressor
-from glassfleet.traits import takes_categories, takes_missing
 
 CLASSES = [getattr(estimators, name) for name in estimators.__all__]
 EXACT = [kind for kind in CLASSES if "exact" in kind().get_params()]

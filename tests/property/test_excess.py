@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Excess, Variable
@@ -93,7 +94,7 @@ def test_one_vehicle_with_a_broken_sensor_moves_no_ordinary_forecast(factor: flo
             features=NAMES, target="y", input_quantiles=scheme.input_quantiles, min_count=0, excess=True
         )
         domain = discover(search, list(vehicles.values()))
-        learned = local.federated(scheme, scheme.exact(scheme.Parameters()), domain, vehicles).model
+        learned = simulation.federated(scheme, scheme.exact(scheme.Parameters()), domain, vehicles).model
         low, high = ([getattr(each, end) for each in domain.features] for end in ("low", "high"))
         inside = ((low <= X) & (high >= X)).all(axis=1)
         forecasts.append(np.where(inside, learned.predict(X), np.nan))

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row
 from glassfleet.explain.row import exact_sum
-from glassfleet.nature import nature
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, population
 

@@ -23,7 +23,7 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.session import SessionState, step
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas.messages import OUTSIDE, Receipt, Request, Sample
 
 RUNS = ["r1", "r2"]

@@ -17,10 +17,11 @@ from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Next, Task
 from lab.protocols.paper import pooled_domain
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
@@ -231,4 +232,4 @@ class Bench:
 def learned() -> Any:
     scheme = catalogue.load("frt")
     data = rows(seed=5, count=200)
-    return scheme, local.central(scheme, scheme.Parameters(), domain_of(data), data).model
+    return scheme, simulation.central(scheme, scheme.Parameters(), domain_of(data), data).model

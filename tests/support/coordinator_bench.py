@@ -26,7 +26,7 @@ from coordinator.journal import Entry, Journal, MemoryJournal, migrations
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError

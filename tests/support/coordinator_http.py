@@ -21,7 +21,8 @@ from coordinator.http.server import HttpLimits
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.process.service import Service
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
@@ -131,7 +132,7 @@ def small_document(slope: float = 1.0) -> dict[str, Any]:
     X = np.random.default_rng(0).random((200, 2))
     domain = unit_domain("ab")
     data = Dataset(("a", "b"), "y", X, np.clip(X[:, 0] * slope, 0, 1))
-    made: dict[str, Any] = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
+    made: dict[str, Any] = simulation.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
     return made
 
 

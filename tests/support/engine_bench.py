@@ -25,9 +25,10 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.specification.run import RunSpec
+from glassfleet.contract.messages import Contribution, Done, Next, Task
+from glassfleet.contract.scheme import Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Done, Next, Server, Task
 from schemas.errors import NotFoundError
 from schemas.messages import ContributionBody, Receipt
 from tests.support.sample_models import unit_domain

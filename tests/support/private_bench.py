@@ -32,19 +32,19 @@ from coordinator.runs.transaction import shortened
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import PrivacyError
-from glassfleet.local import central
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.answering import accept, no_rows, reply
 from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Terms
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.pairs import PAIRS
 from glassfleet.private.totals import Member, Total
-from glassfleet.scheme import Contribution, Task
-from glassfleet.scores import SCORES
+from glassfleet.simulation import central
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.messages import ContributionBody

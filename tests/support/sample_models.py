@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.scheme import Contribution, Done, Model, Next, Task
+from glassfleet.model.protocol import Model
 from schemas.codec import decode, encode
 
 NAMES = ("snr", "dist", "load", "speed")
@@ -99,7 +101,9 @@ def _textual(kind: str) -> Model:
     parameters = getattr(scheme, "trial", None) or scheme.Parameters()
     alone = getattr(scheme, "alone", None)
     data = Dataset(names, "price", X, y)
-    made: Model = alone(parameters, domain, data) if alone else local.central(scheme, parameters, domain, data).model
+    made: Model = (
+        alone(parameters, domain, data) if alone else simulation.central(scheme, parameters, domain, data).model
+    )
     return made
 
 
@@ -113,7 +117,7 @@ def _beyond(scheme: Any) -> Model:
     y = X[:, 0] * 2 + np.sin(X[:, 1].clip(0, 100) / 20) * 8 + 0.5 * (X[:, 1] - X[:, 1].clip(0, 100)) + X[:, 2] * X[:, 3]
     target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
     domain = Domain(features=features, target=target)
-    made: Model = local.central(scheme, scheme.trial, domain, Dataset(NAMES, "mos", X, y)).model
+    made: Model = simulation.central(scheme, scheme.trial, domain, Dataset(NAMES, "mos", X, y)).model
     return made
 
 
@@ -140,7 +144,7 @@ def model(kind: str) -> Model:
         alone: Any = scheme
         made: Model = alone.alone(parameters, domain, data)
         return made
-    made = local.central(scheme, parameters, domain, data).model
+    made = simulation.central(scheme, parameters, domain, data).model
     if other != "other":
         return made
     document = made.to_document()
@@ -153,7 +157,7 @@ def population() -> Model:
     X = rows(120)
     domain = Domain(features=FEATURES, label="quality", classes=("bad", "good"))
     data = Dataset(NAMES, "quality", X, np.where(X[:, 0] > 5.0, "good", "bad"))
-    made: Model = local.central(scheme, scheme.trial, domain, data).model
+    made: Model = simulation.central(scheme, scheme.trial, domain, data).model
     return made
 
 

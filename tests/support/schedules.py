@@ -11,10 +11,11 @@ import structlog
 
 from broker.memory import Saved
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.reference import recorded
+from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
 from schemas.window import Window
@@ -105,8 +106,8 @@ def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
     domain = Domain.from_document(record.document["domain"])
     most = record.parameters.get("max_rows_each", 0)
     window = Window.model_validate(named) if (named := record.parameters.get("window")) else None
-    rows = pool([local.counted_rows(sources[name].train, domain, most, window) for name in record.cohort])
-    outcome = local.central(scheme, parameters, domain, rows)
+    rows = pool([simulation.counted_rows(sources[name].train, domain, most, window) for name in record.cohort])
+    outcome = simulation.central(scheme, parameters, domain, rows)
     assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
     return document_digest(outcome.model.to_document())
 

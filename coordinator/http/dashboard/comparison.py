@@ -12,7 +12,7 @@ from coordinator.fleet.outliers import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel
-from glassfleet.numerics.paired import SAME, in_words, relative
+from glassfleet.evaluation.paired import SAME, in_words, relative
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 

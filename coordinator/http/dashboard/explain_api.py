@@ -16,7 +16,7 @@ from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
 from glassfleet.data.domain import Domain
 from glassfleet.explain import Goal, as_row, counterfactual, explain_row, summary
-from glassfleet.reference import GIVEN, Reference
+from glassfleet.model.baseline import GIVEN, Reference
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
 

@@ -1,4 +1,4 @@
-"""What grows in a run, from what every scheme says of it (`glassfleet.scheme.Server.progress`): a tree, or lines."""
+"""What grows in a run, as its scheme says (`glassfleet.contract.scheme.Server.progress`): a tree, or lines."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from coordinator.models.aliases import Aliases
 from coordinator.models.registry import Registry
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.explain import (
     Effect,
     ModelSummary,
@@ -26,11 +26,10 @@ from glassfleet.export.figures import MOST_INPUTS
 from glassfleet.export.svg.branches import Branch, rule_tree
 from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
 from glassfleet.export.svg.structures import Structure, structures
-from glassfleet.intervals import over_all
-from glassfleet.nature import Nature, nature
-from glassfleet.reference import Reference, reference_of
-from glassfleet.rules import Errors, Rule
-from glassfleet.scheme import Model
+from glassfleet.model.baseline import Reference, reference_of
+from glassfleet.model.intervals import over_all
+from glassfleet.model.protocol import Model, Nature, nature
+from glassfleet.model.rules import Errors, Rule
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
 

@@ -31,7 +31,7 @@ from glassfleet.export.svg.branches import Branch, opened
 from glassfleet.export.svg.structures import StructureTree, uses
 from glassfleet.export.svg.text import cut, number
 from glassfleet.export.svg.trees import RuleTree
-from glassfleet.rules import Condition, Rule
+from glassfleet.model.rules import Condition, Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
 
 if TYPE_CHECKING:

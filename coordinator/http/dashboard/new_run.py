@@ -15,7 +15,7 @@ from coordinator.http.errors import plainer
 from coordinator.journal.port import DECLARED, overview
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec, with_participation
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.parameters import Parameter, parameters_of
 from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, NotFoundError, UsageError

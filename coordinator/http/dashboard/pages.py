@@ -28,17 +28,17 @@ from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
+from glassfleet.evaluation.paired import in_words
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
 from glassfleet.export.svg.errors import error_bars
-from glassfleet.numerics.paired import in_words
+from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
-from glassfleet.rules import measures_note
 from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from coordinator.process.service import Service
-    from glassfleet.nature import Nature
+    from glassfleet.model.protocol import Nature
 
 ROUNDS_PER_PAGE = 60
 

@@ -18,9 +18,9 @@ from coordinator.fleet.outliers import far_out, in_lines, in_one_metric
 from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import promises_central
 from glassfleet.private.words import WHY_NO_VEHICLES, figures
-from glassfleet.traits import promises_central
 from schemas.errors import GlassfleetError
 
 OTHER = "another label"

@@ -16,9 +16,9 @@ from coordinator.http.dashboard import show
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.show import Page
 from coordinator.journal.port import StoredModel, overview
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.evaluation.paired import relative
 from glassfleet.export.svg.text import cut, number
-from glassfleet.numerics.paired import relative
 from schemas.errors import GlassfleetError, NotFoundError
 from schemas.rounds import bytes_each
 

@@ -12,7 +12,7 @@ from coordinator.fleet.directory import KnownAgent
 from coordinator.http.dashboard.comparison import VERSIONS
 from coordinator.http.dashboard.show import Page, named
 from coordinator.runs.attendance import reason_words
-from glassfleet.numerics.paired import relative
+from glassfleet.evaluation.paired import relative
 from schemas.rounds import missed
 
 RUNS_PER_PAGE = 10

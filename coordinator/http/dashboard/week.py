@@ -18,7 +18,7 @@ from coordinator.models.drift import moved_since
 from coordinator.runs.attendance import Recent
 from glassfleet.explain import difference
 from glassfleet.export.svg.text import cut
-from glassfleet.rules import Rule
+from glassfleet.model.rules import Rule
 from schemas.errors import GlassfleetError
 from schemas.text import counted
 

@@ -11,9 +11,9 @@ comparison that is worst for it counts: losses that are small beside the present
 stage passed, the candidate becomes current; anything else withdraws it, and the champion was never touched.
 
 The gate (`coordinator.specification.rollout.GATE`), which every new version passes, is such a rollout: one stage, the
-whole fleet, judged by how far the candidate is worse with all its noise (`glassfleet.numerics.paired`). A minority that
-lies decides nothing. Where a former version turns out to be the best, that one becomes current again. Where no version
-is current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own
+whole fleet, judged by how far the candidate is worse with all its noise (`glassfleet.evaluation.paired`). A minority
+that lies decides nothing. Where a former version turns out to be the best, that one becomes current again. Where no
+version is current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own
 training rows, and the median over the vehicles decides. A first version must also stand beside what each vehicle
 learns alone, or whoever lied in its run rules what the fleet forecasts with. A version that does not pass stays the
 name's candidate, with the reason, until an operator or a newer version decides.

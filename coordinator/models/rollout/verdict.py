@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import BEATS, WORSE_THAN_ALONE
-from glassfleet.numerics.paired import (
+from glassfleet.evaluation.paired import (
     Difference,
     Estimate,
     against,

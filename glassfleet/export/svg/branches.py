@@ -10,9 +10,9 @@ from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.export.tables import conditions_of, levels_of
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.rules import Condition, Rule
-from glassfleet.scheme import Model
-from glassfleet.tables import RampTree, RuleList, SplitTree
+from glassfleet.model.protocol import Model
+from glassfleet.model.rules import Condition, Rule
+from glassfleet.model.tables import RampTree, RuleList, SplitTree
 from schemas.errors import UsageError
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from glassfleet.export.svg.charts import both
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import number
-from glassfleet.intervals import BOUNDS
-from glassfleet.rules import Errors
+from glassfleet.model.intervals import BOUNDS
+from glassfleet.model.rules import Errors
 
 BARS, TALL, MARGIN = 41, 120, 24
 
@@ -22,7 +22,7 @@ def error_bars(counts: Sequence[int], known: Errors, width: float, unit: str = "
     Parameters
     ----------
     counts : sequence of int
-        By bin of :data:`glassfleet.intervals.BOUNDS`.
+        By bin of :data:`glassfleet.model.intervals.BOUNDS`.
     known : Errors
         Of all these rows.
     width : float

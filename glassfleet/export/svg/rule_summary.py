@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassfleet.export.svg.text import cut_middle, plain
-from glassfleet.rules import Forecasts, Rule
+from glassfleet.model.rules import Forecasts, Rule
 
 STRONGEST = 3
 """So many inputs are named."""

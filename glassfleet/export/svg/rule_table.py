@@ -8,7 +8,7 @@ from typing import Final
 
 from glassfleet.export.svg.shapes import Svg, picture, shade
 from glassfleet.export.svg.text import cut, number, plain
-from glassfleet.rules import Condition, Rule
+from glassfleet.model.rules import Condition, Rule
 from schemas.text import counted
 
 MOST_COLUMNS: Final = 16

@@ -13,8 +13,8 @@ from functools import cached_property
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.svg.branches import Branch
 from glassfleet.export.svg.trees import RuleTree
-from glassfleet.rules import Condition
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model
+from glassfleet.model.rules import Condition
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from glassfleet.export.svg.branches import Branch
 from glassfleet.export.svg.shapes import COLOURS, Svg, class_colour, picture, shade
 from glassfleet.export.svg.text import cut, cut_middle, plain
-from glassfleet.rules import Condition
+from glassfleet.model.rules import Condition
 
 Node = TypeVar("Node")
 COLUMN, BOX_WIDTH = 262, 224

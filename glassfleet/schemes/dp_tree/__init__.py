@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.tasks import check_classes
 from glassfleet.crisp import TreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.dp_tree.client import DpTreeClient
 from glassfleet.schemes.dp_tree.messages import MAX_CLASSES, NAME, read_task
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
-from glassfleet.untrusted import check_classes
 from schemas.errors import RunFailedError, UsageError
 
 

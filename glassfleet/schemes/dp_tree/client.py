@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, prepare
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.dp_tree.messages import GRID, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import draw
 
@@ -17,7 +17,7 @@ class DpTreeClient:
     """Answers with noisy counts alone."""
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
-        """Answer `task`; see :class:`glassfleet.scheme.Client`.
+        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`.
 
         `rng` belongs to this agent and this task: the same task has the same noise (a repeated answer tells nothing
         new), another task has other noise. A vehicle without rows has nothing to hide and answers zeros.

@@ -9,10 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import TaskError
-from glassfleet.scheme import Task
-from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import (
+from glassfleet.contract.messages import Task
+from glassfleet.contract.tasks import (
     Remembered,
     SchemeQuestion,
     check_array,
@@ -21,6 +19,8 @@ from glassfleet.untrusted import (
     task_errors,
     task_head,
 )
+from glassfleet.errors import TaskError
+from glassfleet.schemes.dp_tree.params import Parameters
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -98,7 +98,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, ask, chained_digest
+from glassfleet.contract.checks import check_head, check_shapes
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.progress import OutlineNode, outlined
+from glassfleet.contract.sums import Sums, add_up, ask, chained_digest
+from glassfleet.contract.tasks import check_classes, usage_errors
 from glassfleet.crisp import Tree, TreeModel
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.outline import OutlineNode, outlined
-from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.dp_tree.client import grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import check_classes, check_head, check_shapes, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.model.tables import NetworkTables
 from glassfleet.schemes.fedavg_mlp.client import FedAvgClient
 from glassfleet.schemes.fedavg_mlp.messages import Question
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.params import Parameters
 from glassfleet.schemes.fedavg_mlp.params import Parameters as FedAvgParameters
 from glassfleet.schemes.fedavg_mlp.server import FedAvgServer
-from glassfleet.tables import NetworkTables
 
 REQUIRES = ("sklearn",)
 """Import names; a vehicle without them does not offer the scheme."""

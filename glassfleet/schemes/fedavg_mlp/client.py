@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.rows import class_numbers, select_columns, select_numbers
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, Question
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Floats, centred
-from glassfleet.untrusted import class_numbers, select_columns, select_numbers
 
 
 class FedAvgClient:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.tasks import Remembered, read_task_head, task_errors, task_head
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
-from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "fedavg_mlp"
 KIND = "train"

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import Activation, Explanation
-from glassfleet.nature import Nature
+from glassfleet.model.explanation import Activation, Explanation
+from glassfleet.model.protocol import Nature
+from glassfleet.model.rules import Consequent, Rule
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Consequent, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from schemas.errors import DocumentError

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from glassfleet.contract.checks import check_head
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.tasks import usage_errors
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Question, check_answer, read_task
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.network import Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
-from glassfleet.untrusted import check_head, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

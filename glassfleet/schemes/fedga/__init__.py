@@ -7,16 +7,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.model.tables import RuleTables
 from glassfleet.schemes.fedga.client import FedgaClient, own_tree
 from glassfleet.schemes.fedga.messages import Question, read_task
 from glassfleet.schemes.fedga.model import PersonalTree, Population, read_document
 from glassfleet.schemes.fedga.params import Parameters
 from glassfleet.schemes.fedga.params import Parameters as FedgaParameters
 from glassfleet.schemes.fedga.server import FedgaServer
-from glassfleet.tables import RuleTables
 from schemas.errors import RunFailedError, UsageError
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from glassfleet.contract.checks import check_names
+from glassfleet.contract.messages import Contribution
 from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution
 from glassfleet.schemes.fedga.messages import Question
-from glassfleet.untrusted import check_names
 
 _NOISE = 100.0
 """Noise beyond this many of its scales is a lie (its chance is e^-100)."""

@@ -8,13 +8,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, Forest, Tree, prepare
 from glassfleet.crisp.columns import Rows
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
 from glassfleet.data.dataset import Dataset, remembered
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class FedgaClient:
     """Answers the three questions from one vehicle's rows."""
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. `rng` is used for the noise of the row count alone."""
+        """Answer `task`, see :class:`~glassfleet.contract.scheme.Client`; `rng` is for the row count's noise."""
         question = read_task(task)
         columns = prepare(data, question.domain)
         if question.kind == "depth":

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from glassfleet.contract.messages import Task
+from glassfleet.contract.tasks import (
+    Remembered,
+    SchemeQuestion,
+    check_class_order,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from glassfleet.crisp import Forest
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Task
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.untrusted import Remembered, SchemeQuestion, check_class_order, read_task_head, task_errors, task_head
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -18,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("depth", "local", "candidates")
 
 @dataclass(frozen=True)
 class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

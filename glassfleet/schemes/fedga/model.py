@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from glassfleet.contract.tasks import check_class_order
 from glassfleet.crisp import TreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL, Forest, Genes
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import Activation, Explanation
-from glassfleet.nature import OWN_TREE, Nature
-from glassfleet.rules import Consequent, Rule
+from glassfleet.model.explanation import Activation, Explanation
+from glassfleet.model.protocol import OWN_TREE, Nature
+from glassfleet.model.rules import Consequent, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.untrusted import check_class_order
 from schemas.errors import DocumentError
 
 FORMAT = 1

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.aggregate import ask
+from glassfleet.contract.checks import check_head
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.sums import ask
+from glassfleet.contract.tasks import check_class_order, usage_errors
 from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
 from glassfleet.schemes.fedga.model import Population, draw_structure
 from glassfleet.schemes.fedga.params import Parameters
-from glassfleet.untrusted import check_class_order, check_head, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

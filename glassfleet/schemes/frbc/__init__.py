@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.aggregate import SumScheme
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.frbc.checks import shapes_of
 from glassfleet.schemes.frbc.client import FrbcClient
 from glassfleet.schemes.frbc.document import read_document

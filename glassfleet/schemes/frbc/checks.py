@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.checks import check_names, check_shapes, check_told
+from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.union import LIMB_BITS, table_shape
-from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
-from glassfleet.untrusted import check_names, check_shapes, check_told
 
 _TOLERANCE = 1e-9
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.rows import class_numbers, known_class_numbers, select_columns
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.private.union import fill
-from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, Question, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
 from glassfleet.schemes.frbc.support import count_fired, count_prefixes
-from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -31,7 +31,7 @@ class FrbcClient:
     """Answers both questions from one vehicle's rows."""
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
+        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
         question = Question.from_task(task)
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from glassfleet.contract.tasks import check_classes
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.schemes.frbc.matching import pack, sort_rules
 from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
-from glassfleet.untrusted import check_classes
 
 SCHEME = "frbc"
 FORMAT = 1

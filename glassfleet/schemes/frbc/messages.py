@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import SUPPORT, Task
+from glassfleet.contract.tasks import SchemeQuestion, check_classes, read_task_head, task_errors, task_head
 from glassfleet.errors import TaskError
 from glassfleet.private.union import SIZES
-from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
-from glassfleet.untrusted import SchemeQuestion, check_classes, read_task_head, task_errors, task_head
 
 NAME = "frbc"
 Kind = Literal["rules", "union", "strengths", "prefixes", "support"]
@@ -98,7 +98,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.matching import ranking
 from glassfleet.fuzzy.partition import Memberships
+from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
+from glassfleet.model.rules import Consequent, Rule
+from glassfleet.model.tables import RuleList, RuleTables
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Consequent, Rule
 from glassfleet.schemes.frbc.document import write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
-from glassfleet.tables import RuleList, RuleTables
 
 _ROW_BLOCK = 1 << 12
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
+from glassfleet.contract.checks import check_head
+from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.contract.sums import Sums, add_up, chained_digest, count_rows
+from glassfleet.contract.tasks import check_classes, usage_errors
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import noted
 from glassfleet.private.union import SIZES, peel
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frbc.checks import check_counts, check_rules, check_strengths
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.messages import (
@@ -29,7 +31,6 @@ from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
-from glassfleet.untrusted import check_classes, check_head, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

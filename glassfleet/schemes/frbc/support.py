@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.private.support import decided, holds
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.frbc.matching import pack, sort_rules
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import MAX_CELLS

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from glassfleet.aggregate import SumScheme
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.sums import SumScheme
 from glassfleet.numerics.simplify import moments
-from glassfleet.scheme import Contribution, Cost, Participation, Purpose, Task
 from glassfleet.schemes.frt.checks import shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
 from glassfleet.schemes.frt.document import read_document

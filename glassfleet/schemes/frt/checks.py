@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glassfleet.contract.checks import at_most, check_qualities, check_regressions, check_shapes, check_told
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.private.columns import CELLS, check_values
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
-from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes, check_told
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:

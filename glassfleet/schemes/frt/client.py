@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
@@ -16,11 +18,9 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
 from glassfleet.private.columns import CELLS, count_values, layers_of
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
 from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
-from glassfleet.untrusted import select_numbers
 
 ROW_BLOCK = 1 << 12
 """Rows handled together: few enough for the processor's cache, and for exact products."""
@@ -38,7 +38,7 @@ class FrtClient:
     """Computes the sums of a question over one vehicle's rows."""
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
+        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
         question = read_task(task)
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.tree import MAX_NODES, Rules, Tree
-from glassfleet.untrusted import check_numeric
 from schemas.errors import DocumentError
 
 SCHEME = "frt"

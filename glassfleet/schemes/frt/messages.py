@@ -9,12 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import TaskError
-from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
-from glassfleet.scheme import COUNTS, SUPPORT, Task
-from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
-from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import (
+from glassfleet.contract.messages import COUNTS, SUPPORT, Task
+from glassfleet.contract.tasks import (
     Remembered,
     SchemeQuestion,
     check_array,
@@ -23,6 +19,10 @@ from glassfleet.untrusted import (
     task_errors,
     task_head,
 )
+from glassfleet.errors import TaskError
+from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
+from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
+from glassfleet.schemes.frt.tree import Tree
 
 NAME = "frt"
 Kind = Literal["columns", "level", "leaves", "weights", "support"]
@@ -37,7 +37,7 @@ NODE_SUMS = ("count", "ws", "wls", "wss")
 
 @dataclass(frozen=True)
 class Question(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

@@ -13,11 +13,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import outputs_at
 from glassfleet.fuzzy.matching import MatchedRules
 from glassfleet.fuzzy.partition import Memberships
+from glassfleet.model.tables import RuleTables, SetTree, lines
 from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.tree import Reached, Rules, Tree, reach_leaves
-from glassfleet.tables import RuleTables, SetTree, lines
 
 _ROW_BLOCK = 1 << 11
 

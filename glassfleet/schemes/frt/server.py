@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
+from glassfleet.contract.checks import check_head
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.contract.progress import OutlineNode, outlined
+from glassfleet.contract.sums import Sums, add_up, ask, chained_digest, count_rows
+from glassfleet.contract.tasks import check_numeric, usage_errors
 from glassfleet.data.domain import Domain
-from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
+from glassfleet.model.baseline import filled, typical_row
+from glassfleet.model.forecasts import rule_forecasts
 from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
-from glassfleet.outline import OutlineNode, outlined
 from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
-from glassfleet.reference import filled, typical_row
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
@@ -28,7 +30,6 @@ from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.support import answer_leaves, answer_support, ask_support
 from glassfleet.schemes.frt.tree import Rules, Tree
-from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import UsageError
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.private.columns import decide_slopes, slopes_of
 from glassfleet.private.support import ALL, Place, decided, holds
-from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
 from glassfleet.schemes.frt.tree import Tree
 from schemas.codec import Value

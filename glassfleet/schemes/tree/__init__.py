@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.aggregate import SumScheme
-from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tree.checks import most_bytes, shapes_of
 from glassfleet.schemes.tree.client import CLIENT
 from glassfleet.schemes.tree.messages import read_task

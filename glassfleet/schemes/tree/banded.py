@@ -14,20 +14,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, ask
+from glassfleet.contract.messages import SUPPORT, Contribution, Next
+from glassfleet.contract.sums import Sums, ask
 from glassfleet.fuzzy.levels import PRIOR, by_input, levels_by, plain_levels
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
-from glassfleet.scheme import SUPPORT, Contribution, Next
 from glassfleet.schemes.tree.bins import level_edges
 from glassfleet.schemes.tree.gains import SCORE_SCALE, Best, BinSums, best_of_bands
 from glassfleet.schemes.tree.joint import SCALE, root_of
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
 from glassfleet.schemes.tree.support import decide_bands, decide_categories, decide_pairs, limits_of, slices_of
+from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Split, Tree
-from glassfleet.training import Memory
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.checks import at_most, check_histogram, check_products, check_shapes, check_told
+from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import triangle
-from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, most_rules
 from glassfleet.schemes.tree.params import (
@@ -27,8 +28,7 @@ from glassfleet.schemes.tree.params import (
     Parameters,
 )
 from glassfleet.schemes.tree.support import bands_of, places
-from glassfleet.training import BEFORE_SCAN, first_shapes
-from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
+from glassfleet.schemes.tree.training import BEFORE_SCAN, first_shapes
 
 Ints = NDArray[np.int64]
 

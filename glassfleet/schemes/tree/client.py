@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import SUPPORT
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
-from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.params import (
@@ -38,8 +38,8 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
+from glassfleet.schemes.tree.training import TrainingClient, TrainingRows
 from glassfleet.schemes.tree.tree import Ramp, degrees, lower_side
-from glassfleet.training import TrainingClient, TrainingRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import COLUMNS, SUPPORT
+from glassfleet.contract.tasks import Remembered, check_array, increasing
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import has_categories
 from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.model.rules import Condition
 from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
-from glassfleet.rules import Condition
-from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.params import (
     CLASS_KAPPA,
@@ -32,9 +33,8 @@ from glassfleet.schemes.tree.params import (
     Parameters,
     check_domain,
 )
+from glassfleet.schemes.tree.training import TrainingQuestion
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
-from glassfleet.training import TrainingQuestion
-from glassfleet.untrusted import Remembered, check_array, increasing
 from schemas.codec import Value
 
 Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]
@@ -50,7 +50,7 @@ MAX_COEFFICIENT = 1e6
 
 @dataclass(frozen=True)
 class Question(LayeredQuestion, TrainingQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.training.TrainingQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.schemes.tree.training.TrainingQuestion`.
 
     Attributes
     ----------

@@ -13,11 +13,11 @@ from glassfleet.fuzzy.levels import Levels
 from glassfleet.fuzzy.linear_rules import LinearTree, TreeModel
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.fuzzy.score_rules import ScoreRules, ScoreTree
-from glassfleet.rules import Condition
+from glassfleet.model.rules import Condition
+from glassfleet.model.tables import RampTree, RuleTables
 from glassfleet.schemes.tree.document import read_document, write_document
 from glassfleet.schemes.tree.params import Parameters
 from glassfleet.schemes.tree.tree import Tree, degrees
-from glassfleet.tables import RampTree, RuleTables
 
 Array = NDArray[np.float64]
 

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, ask
+from glassfleet.contract.messages import Done, Next
+from glassfleet.contract.sums import Sums, ask
 from glassfleet.fuzzy.linear_rules import widened
 from glassfleet.fuzzy.score_rules import ScoreRules
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import invert, product
-from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, Question
 from glassfleet.schemes.tree.model import FuzzyClassTree
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
 from glassfleet.schemes.tree.rules import why_few
+from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Tree
-from glassfleet.training import Memory
 from schemas.codec import Value
 
 FIRST_PULL = 0.03

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from glassfleet.contract.tasks import check_classes, check_inputs, check_numeric
 from glassfleet.data.documents import RunParameters
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
-from glassfleet.training import MOST_TIMES
-from glassfleet.untrusted import check_classes, check_inputs, check_numeric
+from glassfleet.schemes.tree.training import MOST_TIMES
 
 NAME = "tree"
 

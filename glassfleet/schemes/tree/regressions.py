@@ -1,4 +1,4 @@
-"""What one vehicle's answers say of each leaf by itself: for `glassfleet.numerics.influence`."""
+"""What one vehicle's answers say of each leaf by itself: for `glassfleet.evaluation.influence`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tree.joint import fit_of
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.server import root_sums, taken_in

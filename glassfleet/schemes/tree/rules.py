@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
+from glassfleet.model.rules import few_digits
 from glassfleet.numerics.symmetric import dot, solve
-from glassfleet.rules import few_digits
 from glassfleet.schemes.tree.joint import Fit, even_pull, ridge_of
 from glassfleet.schemes.tree.messages import Question
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, ask
+from glassfleet.contract.messages import SUPPORT, Done, Next
+from glassfleet.contract.sums import Sums, ask
 from glassfleet.fuzzy.levels import has_categories
+from glassfleet.model.baseline import sums_of_cells, typical_row
 from glassfleet.numerics.sparse import ranked, sweep
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.numerics.symmetric import dot
 from glassfleet.numerics.symmetric import product as product_of
 from glassfleet.private.columns import common_of, most_columns
-from glassfleet.reference import sums_of_cells, typical_row
-from glassfleet.scheme import SUPPORT, Done, Next
 from glassfleet.schemes.tree.banded import banded, begin, levelled, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
@@ -28,8 +28,8 @@ from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.newton import goes_on
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER, TRIAL
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
+from glassfleet.schemes.tree.training import Memory, TrainingServer, check_trained
 from glassfleet.schemes.tree.tree import Ramp, Split, Tree
-from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.forecasts import rule_forecasts
+from glassfleet.contract.messages import Done, Next
+from glassfleet.model.forecasts import rule_forecasts
 from glassfleet.private.draws import DRAWN
-from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin, score_model
 from glassfleet.schemes.tree.rules import discriminants, rules_of, why_few
-from glassfleet.training import of_support
+from glassfleet.schemes.tree.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import remembered
 from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tree.bins import CELLS, bins_of
 from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.training import TrainingRows
 from glassfleet.schemes.tree.tree import Tree, degrees
-from glassfleet.training import TrainingRows
 from schemas.codec import Value, digest_of
 
 Array = NDArray[np.float64]

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.aggregate import SumScheme
-from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
+from glassfleet.contract.messages import SUPPORT, Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tsk.checks import shapes_of
 from glassfleet.schemes.tsk.client import TskClient
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK

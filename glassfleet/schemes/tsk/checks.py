@@ -11,10 +11,19 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.checks import (
+    at_most,
+    check_names,
+    check_qualities,
+    check_regressions,
+    check_shapes,
+    check_told,
+)
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
+from glassfleet.contract.tasks import check_array
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.private.columns import CELLS, check_values
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
     CLUSTER_SUMS,
@@ -26,15 +35,6 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.untrusted import (
-    at_most,
-    check_array,
-    check_names,
-    check_qualities,
-    check_regressions,
-    check_shapes,
-    check_told,
-)
 
 Sums = Mapping[str, NDArray[np.int64]]
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
@@ -20,12 +22,10 @@ from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.private.draws import draws
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, POWERS, Question, powers_of, read_task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, has_otherwise, outputs, strengths
-from glassfleet.untrusted import select_numbers
 from schemas.codec import Value
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ class TskClient:
     """Answers the questions from one vehicle's rows."""
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness of the agent's own is used."""
+        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness of the agent's own is used."""
         question = read_task(task)
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:

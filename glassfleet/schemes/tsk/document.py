@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, with_otherwise
-from glassfleet.untrusted import check_numeric
 
 FORMAT = 1
 

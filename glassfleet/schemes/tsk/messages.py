@@ -9,12 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.errors import TaskError
-from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
-from glassfleet.scheme import COUNTS, SUPPORT, Task
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import (
+from glassfleet.contract.messages import COUNTS, SUPPORT, Task
+from glassfleet.contract.tasks import (
     Remembered,
     SchemeQuestion,
     check_array,
@@ -23,6 +19,10 @@ from glassfleet.untrusted import (
     task_errors,
     task_head,
 )
+from glassfleet.errors import TaskError
+from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
+from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
 
 NAME = "tsk"
 Kind = Literal["rules", "columns", "clusters", "strengths", "support", "sums", "weights"]
@@ -56,7 +56,7 @@ _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
 
 @dataclass(frozen=True)
 class Question(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

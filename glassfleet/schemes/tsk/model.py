@@ -12,11 +12,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import outputs_at
 from glassfleet.fuzzy.matching import MatchedRules
 from glassfleet.fuzzy.partition import Memberships
+from glassfleet.model.tables import RuleList, RuleTables, lines
 from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
-from glassfleet.tables import RuleList, RuleTables, lines
 
 Floats = NDArray[np.float64]
 

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
+from glassfleet.contract.checks import check_head
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.contract.sums import Sums, add_up, ask, chained_digest, count_rows
+from glassfleet.contract.tasks import check_numeric, usage_errors
 from glassfleet.data.domain import Domain
-from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.model.baseline import filled, typical_row
+from glassfleet.model.forecasts import rule_forecasts
 from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns, exposed_columns, least_others, slopes_of
 from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
-from glassfleet.reference import filled, typical_row
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, read_task
@@ -28,7 +30,6 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
 from glassfleet.schemes.tsk.support import cuts_of, decide_rules
-from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

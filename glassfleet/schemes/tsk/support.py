@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.private.columns import decide_slopes
 from glassfleet.private.support import ALL, Place, decided
-from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk.messages import Question, read_task
 from glassfleet.schemes.tsk.rules import has_otherwise
 

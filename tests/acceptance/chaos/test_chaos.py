@@ -35,7 +35,7 @@ AGENTS = [f"vehicle-{number:02d}" for number in range(4)]
 
 
 def chaos(*arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
-    return glassfleet("chaos", *arguments, timeout=timeout)
+    return glassfleet("lab", "chaos", *arguments, timeout=timeout)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.specification.run import RunSpec
 from edge_agent.fleet import Fleet
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Part
 from schemas.record import ModelRecord

@@ -61,7 +61,7 @@ def call(running, own_state, monkeypatch, capsys):
 
 
 def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call) -> None:
-    none = call("report", "nosuch")
+    none = call("model", "report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
     failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
     assert failed.returncode == 6
@@ -82,9 +82,9 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
         assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
     shown = call("run", "show", "last", "--wait", "--json")
     assert (shown.returncode, json.loads(shown.stdout)["run"], "cancelled" in shown.stderr) == (6, "other", True)
-    reported = call("report", "last", "-o", str(running.folder / "report.html"))
+    reported = call("model", "report", "last", "-o", str(running.folder / "report.html"))
     assert "report of other" in reported.stdout, reported.stderr
-    for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
+    for words in (("model", "report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
         unknown = call(*words)
         assert unknown.returncode == 9
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from tests.support.coordinator_http import dataset, domain_of, publish, served
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     scheme = catalogue.load("tree")
     data = dataset(tuple(f"column_{number}" for number in range(12)), labels=False, rows=1500)
     domain = domain_of(data, labels=False)
-    model = local.federated(scheme, scheme.Parameters(), domain, {"a": data}).model
+    model = simulation.federated(scheme, scheme.Parameters(), domain, {"a": data}).model
     with served(tmp_path_factory.mktemp("shop")) as (service, client):
         publish(service, model, "m", ["a"])
         yield str(client.base_url).rstrip("/")

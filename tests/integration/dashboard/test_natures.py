@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from coordinator.http.dashboard.library import LoadedModel
 from glassfleet.export.formats import export
 from glassfleet.export.svg.branches import Branch
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model
 from schemas.messages import Evaluation
 from tests.support import sample_models
 from tests.support.coordinator_http import births, publish, served
@@ -156,7 +156,7 @@ def test_page_of_a_population_ranks_structures_and_says_what_a_vehicle_makes_of_
         assert untrue not in text, untrue
     assert "<dt>Mean nodes</dt>" in text
     assert "personal tree" in text
-    assert "<code>glassfleet explain --at last --id VEHICLE</code>" in text
+    assert "<code>glassfleet forecast explain --at last --id VEHICLE</code>" in text
     forecast = text_of(shop, "/models/population/1/forecast")
     assert "every row gets the same answer" in forecast
     for untrue in ("because of rule", "ALWAYS", "by the rule", "Each input's share", "found"):

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from coordinator.http.dashboard.growth import growing, grown
-from glassfleet import catalogue, local
-from glassfleet.scheme import Done, Next
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Done, Next
 from schemas.messages import Evaluation
 from tests.support.coordinator_http import EVIL, births, dataset, domain_of, publish, served
 
@@ -25,7 +26,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     scheme = catalogue.load("frt")
     data = dataset(tuple(f"column_{number}" for number in range(20)), labels=False, rows=4000)
     parameters = scheme.Parameters.model_validate({"max_depth": 4, "min_samples_fraction": 0.005})
-    model = local.central(scheme, parameters, domain_of(data, labels=False), data).model
+    model = simulation.central(scheme, parameters, domain_of(data, labels=False), data).model
     with served(tmp_path_factory.mktemp("large")) as (service, client):
         births(service, VEHICLES)
         record = publish(service, model, "large", [f"vehicle-{number:04d}" for number in range(VEHICLES)])
@@ -105,7 +106,7 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
     data = dataset((EVIL, "b & c", "d'\"/", "é"), labels=labels)
     parameters = getattr(scheme, "trial", None) or scheme.Parameters()
     domain = domain_of(data, labels=labels)
-    model = local.federated(scheme, parameters, domain, {"a": data}).model
+    model = simulation.federated(scheme, parameters, domain, {"a": data}).model
     with served(tmp_path) as (service, client):
         record = publish(service, model, "m", ["a"])
         publish(service, model, "m", ["a"])
@@ -153,7 +154,7 @@ def test_central_score_is_claimed_only_where_equality_is_promised(
     labels = "regression" not in scheme.purpose
     data = dataset(("a", "b"), labels=labels, rows=300)
     parameters = scheme.Parameters.model_validate(changes)
-    model = local.federated(scheme, parameters, domain_of(data, labels=labels), {"a": data}).model
+    model = simulation.federated(scheme, parameters, domain_of(data, labels=labels), {"a": data}).model
     with served(tmp_path) as (service, client):
         births(service, 1)
         record = publish(service, model, "m", ["a"], participation)

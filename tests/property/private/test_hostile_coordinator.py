@@ -18,10 +18,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from glassfleet.contract.messages import Task
 from glassfleet.errors import PrivacyError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
 from glassfleet.private.totals import Member, Total
-from glassfleet.scheme import Task
 from schemas.codec import digest_of
 from tests.support.privacy.private_rules import COMPANY, FLOOR, Honest, least_told
 

@@ -20,11 +20,11 @@ from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.private import PrivateRuns
 from edge_agent.sources import Source
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.words import runs_left
-from glassfleet.scheme import Contribution, Task
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import ContributionBody, Request

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.partition import fuzzify
-from glassfleet.local import central
 from glassfleet.private import answering, masks
 from glassfleet.private.groups import Edition, Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.schemes.frt.messages import read_task
-from glassfleet.traits import private_parameters
+from glassfleet.simulation import central
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import unit_domain

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from coordinator.engine import pairing
 from coordinator.engine.rounds import shrink
 from coordinator.engine.state import Stored
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.private import chain
 from glassfleet.private.groups import Edition, Terms
 from glassfleet.private.totals import Member, Total, singled_out
-from glassfleet.scheme import Contribution, Task
 from schemas.codec import digest_of
 from tests.support.privacy.private_rules import COMPANY, Honest, least_told
 

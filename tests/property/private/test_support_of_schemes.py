@@ -16,19 +16,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.discovery.params import RESOLUTION
-from glassfleet.local import central, federated
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
-from glassfleet.scheme import Task
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.support import about_bands, about_category, about_counts, about_pairs, limits_of
-from glassfleet.traits import private_parameters
+from glassfleet.simulation import central, federated
 from schemas.codec import digest_of
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError

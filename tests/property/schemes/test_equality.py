@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from glassfleet import catalogue
-from glassfleet.checks import Bench
+from glassfleet.conformance import Bench
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, Done, Next, Task
-from glassfleet.traits import promises_central
+from glassfleet.simulation import central, federated
 from schemas.codec import decode, encode
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError

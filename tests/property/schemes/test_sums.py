@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassfleet.contract.abilities import personal_model
 from glassfleet.crisp import Forest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.statistics import (
     carry,
@@ -25,7 +25,7 @@ from glassfleet.numerics.statistics import (
 )
 from glassfleet.schemes.fedga import SCHEME, Parameters
 from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
-from glassfleet.traits import personal_model
+from glassfleet.simulation import federated
 from schemas.documents import document_digest
 
 seeds = st.integers(0, 2**32 - 1)

@@ -18,7 +18,7 @@ from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from edge_agent import config as agent_config
 from edge_agent.live.plan import LivePlan
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.lags import Memory
 
 ROLLOUT = {

@@ -23,7 +23,7 @@ def _no_data() -> str:
     folder = os.environ.get("GLASSFLEET_DATA")
     if folder and Path(folder).is_dir() and not hidden():
         return ""
-    return "real datasets are not here: set GLASSFLEET_DATA to a folder with them (glassfleet datasets fetch --help)"
+    return "no real data sets here: set GLASSFLEET_DATA to a folder with them (glassfleet lab datasets fetch --help)"
 
 
 def _no_recordings() -> str:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from glassfleet.audit.report import TOLERANCE
 from glassfleet.audit.sums import Rows
+from glassfleet.contract.messages import Task
+from glassfleet.contract.rows import drawn_for
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY
 from glassfleet.discovery.client import read_task
-from glassfleet.draw import drawn_for
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Task
 from tests.support.privacy.transcripts import Transcript
 
 Array = NDArray[np.float64]

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet import catalogue
 from glassfleet.audit import banded, tree
 from glassfleet.audit.report import TOLERANCE, matches, truth
 from glassfleet.audit.sums import columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
 from glassfleet.data.dataset import pool
 from glassfleet.private.draws import DRAWS
 from glassfleet.private.groups import Terms, parameters_digest
@@ -22,7 +23,6 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
 from glassfleet.schemes.tree.params import SCORE_BITS
-from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
 ATTACKS: dict[str, Any] = {

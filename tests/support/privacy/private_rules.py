@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from glassfleet.contract.messages import Task
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import Chain, admit, answered, follow, meet, same_roster
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, Rows, rows_tag
 from glassfleet.private.totals import Total
-from glassfleet.scheme import Task
 from schemas.codec import decode, encode
 
 COMPANY, FLOOR = 3, 8

@@ -11,7 +11,9 @@ from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
@@ -20,8 +22,6 @@ from glassfleet.private.ledger import Limits
 from glassfleet.private.masks import RunKey
 from glassfleet.private.sums import question_digest
 from glassfleet.private.totals import Total, known
-from glassfleet.scheme import Contribution, Task
-from glassfleet.traits import private_parameters
 from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.messages import ContributionBody, PrivateGroup, Request

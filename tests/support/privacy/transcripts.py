@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet import catalogue, local
+from glassfleet import simulation
 from glassfleet.audit.report import matches
 from glassfleet.audit.sums import Rows
 from glassfleet.audit.transcript import View
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, Task
-from glassfleet.traits import input_quantiles_of
 from tests.support.datasets import DRIVES, drives, numbers
 
 Fleet = dict[str, Dataset]
@@ -85,7 +86,7 @@ def transcripts(name: str, fleet: Fleet, domain: Domain, **parameters: Any) -> M
     """Learn, and return what each vehicle sent."""
     scheme = catalogue.load(name)
     result: dict[str, Transcript] = {agent: [] for agent in fleet}
-    local.federated(
+    simulation.federated(
         scheme, scheme.Parameters.model_validate(parameters), domain, fleet,
         listen=lambda task, answer: result[answer.agent].append((task, answer)),
     )  # fmt: skip

@@ -25,14 +25,13 @@ from tests.support.processes import Processes, eventually, every_command, on_ter
 BIN = Path(sys.executable).parent
 
 DOCUMENTS = {
-    "glassfleet conformance rows": "writes files",
+    "glassfleet lab conformance rows": "writes files",
     "glassfleet broker config": "prints the broker's own file",
     "glassfleet ca crl": "prints a PEM file",
-    "glassfleet completion": "prints a script",
     "glassfleet coordinator": "a service; its log can be JSON (--log-format)",
     "glassfleet agent": "a service; its log can be JSON (--log-format)",
     "glassfleet model export": "writes a document",
-    "glassfleet journal export": "writes JSON lines",
+    "glassfleet coordinator journal export": "writes JSON lines",
 }
 """Commands without --json that have no result of ours to print."""
 
@@ -162,7 +161,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-EXPERIMENT = ["experiment", "--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--csv"]
+EXPERIMENT = ["lab", "experiment", "--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--csv"]
 
 
 def test_quiet_leaves_the_result_and_the_errors(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +195,8 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
 
 
 COMPLETED = {
-    "da": {"data", "datasets"},
+    "da": {"data"},
+    "lab da": {"datasets"},
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
     "run start --scheme tree": {"tree"},
@@ -207,7 +207,7 @@ LINES = " ".join(map(repr, COMPLETED))
 # The candidates of zsh go to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
 SHELLS = {
     "bash --norc": f"""
-        eval "$(glassfleet completion bash)"
+        eval "$(glassfleet --completion bash)"
         complete -p glassfleet >&2
         for line in {LINES}; do
             COMPREPLY=(); COMP_WORDS=(glassfleet $line); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
@@ -217,14 +217,14 @@ SHELLS = {
     """,
     "zsh -f": f"""
         autoload -Uz compinit; compinit -D -u
-        source <(glassfleet completion zsh)
+        source <(glassfleet --completion zsh)
         print -u2 registered=$_comps[glassfleet]
         _describe() {{ local each; for each in ${{(P)3}}; do print -r -- ${{each%%:*}}; done }}
         compadd() {{ print -r -l -- ${{(P)@[-1]}} }}
         for line in {LINES}; do words=(glassfleet ${{=line}}); CURRENT=$#words; _glassfleet_completion; print :; done
     """,
     "fish --no-config": f"""
-        glassfleet completion fish | source
+        glassfleet --completion fish | source
         echo registered=(complete --command glassfleet | string match --regex _glassfleet_completion) >&2
         for line in {LINES}; complete --do-complete "glassfleet $line" | string split --fields 1 \\t; echo :; end
     """,
@@ -247,7 +247,7 @@ def test_shell_completes_commands_and_options_when_the_script_is_sourced(shell: 
 
 
 @pytest.mark.parametrize("streams", ["stdout", "both"])
-@pytest.mark.parametrize("words", [["completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
+@pytest.mark.parametrize("words", [["--completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
 def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], streams: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -272,8 +272,8 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
         ["coordinator", "--broker-wait", "0"],
         ["agent", "--id", "v1", "--data", "rows.csv", "--broker-wait", "0"],
         ["demo", "--vehicles", "3"],
-        pytest.param(["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "1"], marks=pytest.mark.slow),
-        pytest.param(["experiment", "--csv", "rows.csv", "--repeat", "50", "--jobs", "2"], marks=pytest.mark.slow),
+        pytest.param([*EXPERIMENT[:2], "--csv", "rows.csv", "--repeat", "50", "--jobs=1"], marks=pytest.mark.slow),
+        pytest.param([*EXPERIMENT[:2], "--csv", "rows.csv", "--repeat", "50", "--jobs=2"], marks=pytest.mark.slow),
         ["data", "collect", "--source", "-", "--store", "x.window"],
         ["run", "start", "--wait", "--coordinator", "http://127.0.0.1:9"],
     ],
@@ -323,7 +323,7 @@ def slow():
     time.sleep(10)
 """,
 }
-RUN_SLOW = "import sys; from console.main import *; COMMANDS['slow'] = 'slow:slow', ''; sys.argv[1:] = ['slow']; main()"
+RUN_SLOW = "import sys; from console.main import *; COMMANDS['x'] = {'slow': ('slow:slow', '')}; exit(run(['slow']))"
 
 
 @pytest.mark.parametrize("moment", AT_A_BAD_MOMENT)

@@ -11,7 +11,7 @@ from broker.memory import Saved
 from broker.port import Message
 from console.run.follow import not_asked_lines
 from coordinator.specification.run import RoundPolicy
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError

@@ -15,14 +15,15 @@ from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import client_of
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.rows import drawn_for
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.draw import drawn_for
 from glassfleet.errors import ContributionError
+from glassfleet.evaluation.scores import SCORES
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, Task
-from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.messages import ContributionBody
@@ -176,12 +177,12 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     document = published.model.to_document()
     model, scheme = published.model, catalogue.load("tree")
     shuffled = {name: _shuffled(data) for name, data in drive.vehicles.items()}
-    rows = [local.counted_rows(shuffled[name], model.domain, most) for name in state.cohort]
+    rows = [simulation.counted_rows(shuffled[name], model.domain, most) for name in state.cohort]
     assert [data.rows for data in rows] == [min(200, most)] * 5 + [most]
     chosen = scheme.Parameters.model_validate(document["parameters"])
-    central = local.central(scheme, chosen, model.domain, pool(rows)).model.to_document()
+    central = simulation.central(scheme, chosen, model.domain, pool(rows)).model.to_document()
     assert document_digest(central) == document_digest(document)
-    apart = local.federated(scheme, chosen, model.domain, shuffled, max_rows_each=most).model.to_document()
+    apart = simulation.federated(scheme, chosen, model.domain, shuffled, max_rows_each=most).model.to_document()
     assert apart == document
 
 

@@ -20,13 +20,14 @@ from coordinator.models.rollout.machine import step
 from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import GATE
 from edge_agent.models.evaluation import root_mean_square
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import input_quantiles_of, regressions_of
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.errors import ContributionError
-from glassfleet.numerics.influence import Influence, harmful
-from glassfleet.scheme import Contribution, Task
-from glassfleet.traits import input_quantiles_of, regressions_of
+from glassfleet.evaluation.influence import Influence, harmful
 
 LIAR = "v03"
 Array = NDArray[np.float64]
@@ -79,7 +80,7 @@ class Learned:
         quantiles = input_quantiles_of(self.scheme)
         parameters = DiscoveryParameters(features=self.truth.features, target="y", input_quantiles=quantiles)
         self.domain = discover(parameters, list(fleet.train.values()))
-        alone = local.learn_local(self.scheme, self.scheme.Parameters(), self.domain, fleet.train)
+        alone = simulation.learn_local(self.scheme, self.scheme.Parameters(), self.domain, fleet.train)
         self.alone = {agent: self._error(outcome.model, agent) for agent, outcome in alone.items()}
         self.honest, self.nobody = self.learn(self.truth, 1)
 
@@ -103,7 +104,7 @@ class Learned:
             heard.setdefault(answer.agent, []).append((task, answer))
 
         vehicles = {**self.fleet.train, LIAR: forged}
-        outcome = local.federated(Lied(), self.scheme.Parameters(), self.domain, vehicles, listen=listen)  # type: ignore[arg-type]
+        outcome = simulation.federated(Lied(), self.scheme.Parameters(), self.domain, vehicles, listen=listen)  # type: ignore[arg-type]
 
         known = {agent: regressions_of(self.scheme, answers) for agent, answers in heard.items()}
         return outcome.model, harmful({agent: moments for agent, moments in known.items() if moments is not None})

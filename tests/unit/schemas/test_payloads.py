@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from deploy.site import payloads
-from glassfleet.scheme import Contribution, Task
+from glassfleet.contract.messages import Contribution, Task
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "payloads.json"
 

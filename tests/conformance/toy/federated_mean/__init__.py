@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.explanation import Activation, Explanation
+from glassfleet.model.explanation import Activation, Explanation
+from glassfleet.model.rules import Consequent, Rule
+from glassfleet.model.tables import RuleList, RuleTables
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.rules import Consequent, Rule
-from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
-from glassfleet.tables import RuleList, RuleTables
 from schemas.errors import DocumentError, RunFailedError, UsageError
 
 

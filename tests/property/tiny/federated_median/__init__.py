@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Cost, Participation, Purpose
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 
 
 class Parameters(BaseModel):

@@ -1,4 +1,4 @@
-"""``glassfleet audit leakage`` on the journal of a real run in this process, and on simulated fleets."""
+"""``glassfleet lab audit leakage`` on the journal of a real run in this process, and on simulated fleets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def audit(there: Path, *more: str) -> int:
-    return run(["audit", "leakage", "--state-dir", str(there), *more])
+    return run(["lab", "audit", "leakage", "--state-dir", str(there), *more])
 
 
 def report(there: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:

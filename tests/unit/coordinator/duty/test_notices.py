@@ -18,7 +18,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from coordinator.process.notifier import AGAIN, Notifier, channels
 from coordinator.runs.view import suspended_document
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.errors import UsageError
 from schemas.messages import AgentState
 from tests.support.coordinator_http import publish, small_document

@@ -20,7 +20,7 @@ from coordinator.duty.causes import Look
 from coordinator.duty.week import Change, Week, week
 from coordinator.journal.port import Decision
 from coordinator.runs.view import suspended_document
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_http import EVIL, publish, served, small_document
 
@@ -126,9 +126,9 @@ def test_week_is_the_same_on_page_api_and_sheet(there: httpx.Client, tmp_path: P
     (model,) = known["models"]
     where = ["--coordinator", str(there.base_url)]
     file = tmp_path / "week.html"
-    assert CliRunner().invoke(cli, ["week", "--out", str(file), *where]).exit_code == 0
-    printed = CliRunner().invoke(cli, ["week", *where]).output.replace("\\", "")
-    assert json.loads(CliRunner().invoke(cli, ["week", "--json", *where]).output)["models"] == known["models"]
+    assert CliRunner().invoke(cli, ["model", "week", "--out", str(file), *where]).exit_code == 0
+    printed = CliRunner().invoke(cli, ["model", "week", *where]).output.replace("\\", "")
+    assert json.loads(CliRunner().invoke(cli, ["model", "week", "--json", *where]).output)["models"] == known["models"]
     page, sheet = there.get("/week").text, file.read_text(encoding="utf-8")
     shown = [html.unescape(re.sub("<[^>]+>", "", text)).replace("−", "-") for text in (page, sheet)]
     change = model["change"]

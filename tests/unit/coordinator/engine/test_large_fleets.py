@@ -24,9 +24,9 @@ from coordinator.runs.transaction import entry_of, fold
 from coordinator.runs.view import run_document, run_head
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
+from glassfleet.contract.messages import Contribution
 from glassfleet.data.dataset import Dataset
-from glassfleet.scheme import Contribution
-from glassfleet.scores import SCORES
+from glassfleet.evaluation.scores import SCORES
 from tests.support.coordinator_bench import Fleet, TornDisk
 from tests.support.engine_bench import OFFER, Play, answer_event, toy_spec
 

@@ -21,11 +21,11 @@ from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
 from edge_agent.messages import request_seen
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
 from glassfleet.private.groups import place
-from glassfleet.scheme import Task
 from lab.protocols.paper import pooled_domain
 from schemas.codec import decode, encode
 from schemas.envelope import Envelope

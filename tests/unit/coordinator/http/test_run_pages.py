@@ -22,10 +22,10 @@ from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
-from glassfleet import catalogue
 from glassfleet.audit.saved import place_of
+from glassfleet.contract import catalogue
 from glassfleet.data.parameters import parameters_of
-from glassfleet.numerics.paired import in_words
+from glassfleet.evaluation.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document

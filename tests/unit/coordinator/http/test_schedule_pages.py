@@ -100,7 +100,7 @@ def test_commands_say_what_the_coordinator_says(
     monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(there[0].config.state_dir))
 
     def printed(*words: str, code: int = 0) -> str:
-        assert run(["schedule", *words]) == code
+        assert run(["run", "schedule", *words]) == code
         return "".join(capsys.readouterr())
 
     added = printed(

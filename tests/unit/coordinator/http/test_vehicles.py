@@ -23,7 +23,7 @@ from coordinator.runs.attendance import Recent
 from coordinator.runs.directory import Runs
 from coordinator.runs.view import suspended_document
 from coordinator.specification.run import RunSpec
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_http import EVIL, births, publish, served, small_document
 

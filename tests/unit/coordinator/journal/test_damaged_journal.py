@@ -274,13 +274,13 @@ def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_r
     flipped(state, "records.body", "run = 'r2'", 0)  # of a run that has ended: nobody reads it any more
     _running = reopened()
     capsys.readouterr()
-    assert run(["journal", "verify", "--state-dir", str(state)]) == 5
+    assert run(["coordinator", "journal", "verify", "--state-dir", str(state)]) == 5
     text = capsys.readouterr()
     assert "damaged: models row m 1, run 'r1', model 'm': its checksum does not fit\n" in text.out
     assert "damaged: records row 2, run 'r2': its checksum does not fit\n" in text.out
     assert "the journal is damaged: restore" in text.err
     out = state / "journal.jsonl"
-    assert run(["journal", "export", "--state-dir", str(state), "--out", str(out)]) == 5
+    assert run(["coordinator", "journal", "export", "--state-dir", str(state), "--out", str(out)]) == 5
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["record"]["version"] for row in rows if row["table"] == "models"] == [2]
     assert [row["run"] for row in rows if row["table"] == "runs"] == ["r1", "r2"]
@@ -288,10 +288,10 @@ def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_r
 
 
 def test_operator_is_told_that_a_journal_is_whole_or_not_there(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["journal", "verify", "--state-dir", str(state), "--json"]) == 0
+    assert run(["coordinator", "journal", "verify", "--state-dir", str(state), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["whole"], result["damaged"]) == ({"records": 4, "runs": 2, "models": 2, "decisions": 2}, [])
-    assert run(["journal", "verify", "--state-dir", str(state / "nothing")]) == 9
+    assert run(["coordinator", "journal", "verify", "--state-dir", str(state / "nothing")]) == 9
     assert "there is no journal" in capsys.readouterr().err
 
 
@@ -305,7 +305,7 @@ def test_export_saves_what_lies_around_a_page_that_cannot_be_read(
     content = bytearray(path.read_bytes())
     content[100 * 4096 : 101 * 4096] = bytes(4096)
     path.write_bytes(content)
-    assert run(["journal", "export", "--state-dir", str(tmp_path)]) == 5
+    assert run(["coordinator", "journal", "export", "--state-dir", str(tmp_path)]) == 5
     text = capsys.readouterr()
     assert text.err.startswith("damaged: file: its structure is damaged (")
     lines = text.out.splitlines()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.memory_client import MemoryTransport
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas import limits
 from schemas.messages import Manifest
 from schemas.parts import open_request

@@ -11,13 +11,13 @@ import pytest
 from coordinator.models.sums import judged
 from coordinator.runs.earlier import MOST_TOTALS, TOO_MANY, earlier, least_allowing, quarantined, spent_in
 from edge_agent.models.evaluation import root_mean_square
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.intervals import errors_on
-from glassfleet.local import central
-from glassfleet.numerics.paired import MOST_TOLD, Difference, difference
+from glassfleet.evaluation.paired import MOST_TOLD, Difference, difference
+from glassfleet.model.intervals import errors_on
 from glassfleet.private.totals import Member, Total
 from glassfleet.private.words import runs_left
+from glassfleet.simulation import central
 from schemas.documents import document_digest
 from tests.support.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain

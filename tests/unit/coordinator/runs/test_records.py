@@ -13,7 +13,7 @@ from coordinator.engine import AgentDown, AgentUp, Answer, Offer, RunState, aski
 from coordinator.engine.events import to_value
 from coordinator.messages import Decoder
 from coordinator.runs.transaction import entry_of
-from glassfleet.scheme import Contribution
+from glassfleet.contract.messages import Contribution
 from schemas.codec import digest_of, encode
 from schemas.envelope import Envelope
 from schemas.errors import StorageError

@@ -1,4 +1,4 @@
-"""Metrics, traces and log lines of a coordinator."""
+"""Metrics and log lines of a coordinator."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ from typing import Any
 
 import pytest
 import structlog
-from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.memory import Faults
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
-from coordinator.telemetry.tracing import Traces
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState
-from schemas.trace import trace_ids
 from tests.support.agent_bench import rows
 from tests.support.coordinator_bench import Fleet
 from tests.support.schedules import empty_like
@@ -46,9 +42,8 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "glassfleet.json"
 class Watched:
     """A coordinator with scripted agents, and what a scrape of it says."""
 
-    def __init__(self, exporter: SpanExporter | None = None) -> None:
+    def __init__(self) -> None:
         self.fleet = Fleet()
-        self.exporter = exporter
         self.room: int | None = 4096
         self.begin()
 
@@ -65,11 +60,7 @@ class Watched:
             connected=lambda: True,
             journal_bytes=self.journal_bytes,
         )
-        watchers: list[Any] = [self.metrics]
-        if self.exporter is not None:
-            self.traces = Traces("f", self.exporter, lambda: 1.7e9 + fleet.hub.now)
-            watchers.append(self.traces)
-        fleet.core.observers = watchers
+        fleet.core.observers = [self.metrics]
 
     def journal_bytes(self) -> int:
         if self.room is None:
@@ -217,35 +208,6 @@ def test_dashboard_asks_only_for_metrics_and_labels_that_exist(panel: str, expre
     for group in re.findall(r"by \(([^)]*)\)", expression):
         assert {label.strip() for label in group.split(",")} <= labels
     assert expression.count("(") == expression.count(")")
-
-
-# Traces
-
-
-def test_traces_of_a_run_are_one_tree_whose_ids_follow_from_its_names() -> None:
-    exporter = InMemorySpanExporter()
-    watched = Watched(exporter)
-    watched.fleet.begin("a", "b", policy={"deadline": 10})
-    watched.fleet.answer("a")
-    watched.fleet.pass_time(10)
-    watched.fleet.finish("a")
-    assert watched.traces.flush()
-    spans = {span.name: span for span in exporter.get_finished_spans()}
-    assert set(spans) == {"run r1", "round statistics 1", "round statistics 2", "round statistics 3"}
-    trace, root = trace_ids("f", "r1")
-    assert all(format(span.context.trace_id, "032x") == trace for span in spans.values())
-    assert format(spans["run r1"].context.span_id, "016x") == root
-    assert spans["run r1"].parent is None
-    first = spans["round statistics 1"]
-    assert first.parent is not None
-    assert format(first.parent.span_id, "016x") == root
-    assert first.attributes is not None
-    assert first.attributes["glassfleet.end"] == "partial"
-    assert first.attributes["glassfleet.dropped"] == ("b",)
-    assert first.start_time is not None
-    assert first.end_time is not None
-    assert first.end_time - first.start_time == pytest.approx(10e9, rel=1e-6)
-    assert len({span.context.span_id for span in spans.values()}) == 4
 
 
 # Logs

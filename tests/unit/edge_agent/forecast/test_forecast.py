@@ -25,14 +25,15 @@ from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import MAX_BYTES, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.sources import read_source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.data.timeplan import TimePlan
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.intervals import errors_on, intervals
-from glassfleet.reference import recorded
+from glassfleet.model.baseline import recorded
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import errors_on, intervals
 from schemas.documents import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
@@ -57,7 +58,7 @@ def record(version: int = 1, memory: Memory | None = MEMORY, **parameters: Any) 
     domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
     settings = scheme.exact(scheme.Parameters.model_validate({"max_depth": 2, **parameters}))
     used = data if memory is not None else data.select(names)
-    document = local.central(scheme, settings, domain, used).model.to_document()
+    document = simulation.central(scheme, settings, domain, used).model.to_document()
     return record_of(document, version=version)
 
 
@@ -215,7 +216,7 @@ def _population() -> ModelRecord:
     scheme: Any = catalogue.load("fedga")
     data = rows(count=120).select(("a", "b"))
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
-    document = local.central(scheme, scheme.trial, domain, data).model.to_document()
+    document = simulation.central(scheme, scheme.trial, domain, data).model.to_document()
     return FIRST.model_copy(update={"document": document, "digest": document_digest(document), "scheme": "fedga"})
 
 

@@ -15,9 +15,10 @@ from coordinator.messages import birth
 from edge_agent.agent import Agent
 from edge_agent.models.evaluation import Evaluator, root_mean_square
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.numerics.paired import difference
+from glassfleet.evaluation.paired import difference
 from schemas.envelope import Envelope
 from schemas.errors import DataError, StorageError
 from schemas.messages import Evaluation, Former, ModelPointer, Trial
@@ -44,7 +45,7 @@ def test_agent_keeps_and_scores_a_published_model_against_its_local_one(tmp_path
     bench.run(1)
     (scores,) = bench.coordinator.bodies(Evaluation)
     document = model.to_document()
-    own = local.learn_local(
+    own = simulation.learn_local(
         scheme, scheme.Parameters.model_validate(document["parameters"]), model.domain, {"v1": mine.train}
     )["v1"].model
     assert scores.digest == digest
@@ -142,7 +143,7 @@ def document(depth: int) -> dict[str, Any]:
     scheme = catalogue.load("frt")
     data = rows(seed=5, count=200)
     parameters = scheme.Parameters.model_validate({"max_depth": depth})
-    return dict(local.central(scheme, parameters, domain_of(data), data).model.to_document())
+    return dict(simulation.central(scheme, parameters, domain_of(data), data).model.to_document())
 
 
 class World(Bench):

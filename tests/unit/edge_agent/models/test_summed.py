@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.models.summed import summed
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
-from glassfleet.local import central
-from glassfleet.scheme import Task
+from glassfleet.simulation import central
 from schemas.codec import Value
 
 

@@ -21,9 +21,9 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
+from glassfleet.contract.messages import Contribution
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
-from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import DataError, StorageError
@@ -334,7 +334,7 @@ def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> N
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
     result.note("r2", "tree", 7, None, ())
     result.close()
-    arguments = ["ledger", "--state-dir", str(tmp_path), "--fleet", "fleet"]
+    arguments = ["agent", "ledger", "--state-dir", str(tmp_path), "--fleet", "fleet"]
     lines = CliRunner().invoke(cli, arguments).output.splitlines()
     assert lines[0].endswith(
         "r1  frt  1 answers, 100 numbers  private: summed over 2 vehicles (never fewer than 8, company 3)"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from edge_agent.session.snapshots import keyed_digest
+from glassfleet.contract.messages import Contribution
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import PrivacyError
 from glassfleet.private.groups import Terms
 from glassfleet.private.ledger import Limits
-from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.messages import ContributionBody, Request
 from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, seen, terms_of

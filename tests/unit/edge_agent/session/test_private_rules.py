@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.abilities import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.ledger import Limits, row_hashes
-from glassfleet.traits import private_parameters
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.messages import Request

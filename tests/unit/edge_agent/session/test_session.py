@@ -21,7 +21,7 @@ from edge_agent.session.events import (
 )
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.session import SessionState, Timing, step
-from glassfleet.scheme import Task
+from glassfleet.contract.messages import Task
 from schemas.errors import StorageError
 from schemas.messages import Receipt, Request, Sample
 

@@ -18,10 +18,10 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import load_secret, replacing
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.sampling import draw
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.draw import draw
 from glassfleet.private.ledger import Limits
 from schemas import codec
 from schemas.errors import StorageError

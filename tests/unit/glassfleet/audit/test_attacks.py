@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet import catalogue, local
+from glassfleet import simulation
 from glassfleet.audit import sums, tree
 from glassfleet.audit.model import model_alone
 from glassfleet.audit.private import conduct, may_lose
@@ -18,12 +18,13 @@ from glassfleet.audit.report import OPENED, audit, matches
 from glassfleet.audit.shadows import shadowed
 from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
 from glassfleet.schemes.tsk.messages import Question
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.traits import private_parameters
 from tests.support.sample_models import unit_domain
 
 F = 3
@@ -45,7 +46,7 @@ def sent(scheme: str, own: NDArray[np.float64], **parameters: Any) -> View:
     """Return what a vehicle with these rows tells in a run of its own."""
     result: list[Any] = []
     loaded = catalogue.load(scheme)
-    local.federated(
+    simulation.federated(
         loaded, loaded.Parameters.model_validate(parameters), DOMAIN, {"v": data_of(own)},
         listen=lambda task, answer: result.append((task, answer.sums)),
     )  # fmt: skip

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from edge_agent.session.answers import with_memory
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.categories import MAX_LABELS
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Task
 from lab.protocols.paper import pooled_domain
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
@@ -279,9 +280,9 @@ def test_fleet_learns_the_central_model_bit_for_bit_with_lagged_features(fleet, 
         DiscoveryParameters(features=names, target="displayed_in_3s_share", min_count=0).remembering(MEMORY),
         list(fleet.values()),
     )
-    fleets = local.federated(scheme, parameters, domain, fleet).model.to_document()
+    fleets = simulation.federated(scheme, parameters, domain, fleet).model.to_document()
     pooled = pool([remember(data, MEMORY) for data in fleet.values()])
-    central = local.central(scheme, parameters, domain, pooled).model.to_document()
+    central = simulation.central(scheme, parameters, domain, pooled).model.to_document()
     assert document_digest(fleets) == document_digest(central)
     assert fleets["domain"]["memory"] == MEMORY.to_document()
 

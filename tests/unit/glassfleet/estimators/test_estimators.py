@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from console.model.named import read_model_file
-from glassfleet import catalogue
 from glassfleet import estimators as offered
+from glassfleet.contract import catalogue
 from glassfleet.estimators import (
     ChiClassifier,
     FedAvgMLPClassifier,

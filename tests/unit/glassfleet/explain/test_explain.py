@@ -26,7 +26,7 @@ from glassfleet.explain import (
     starting_row,
     summary,
 )
-from glassfleet.nature import readable_rules
+from glassfleet.model.protocol import readable_rules
 from glassfleet.schemes.tree import FuzzyClassTree
 from schemas.errors import DataError, UsageError
 from tests.support import sample_models
@@ -84,7 +84,7 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
     assert "because of" not in network.text + shared.text
     for notes in (shared.notes, summary(population()).notes):
         assert "glassfleet forecast run --id VEHICLE --source SOURCE --data ROWS" in notes[1]
-        assert "glassfleet explain --at last --id VEHICLE" in notes[1]
+        assert "glassfleet forecast explain --at last --id VEHICLE" in notes[1]
     assert explain_row(model("dp_tree"), rows()[0]).nature == "rules"
 
 

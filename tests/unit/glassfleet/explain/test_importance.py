@@ -11,14 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.explain import importance, reach
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.local import central
-from glassfleet.reference import Reference, recorded, reference_of
+from glassfleet.model.baseline import Reference, recorded, reference_of
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.simulation import central
 from tests.support.datasets import numbers
 
 Floats = NDArray[np.float64]

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from console.main import cli, run
 from console.model.difference import difference_lines
 from console.model.over_rows import over_rows_lines
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
 from glassfleet.explain import difference, over_rows
-from glassfleet.nature import readable_rules
-from glassfleet.reword import in_words_of
-from glassfleet.rules import Condition, Consequent, Rule
-from glassfleet.scheme import Model
+from glassfleet.explain.terms import in_words_of
+from glassfleet.model.protocol import Model, readable_rules
+from glassfleet.model.rules import Condition, Consequent, Rule
 from schemas.record import ModelRecord
 from tests.support import sample_models
 from tests.support.agent_bench import domain_of, record_of, rows
@@ -38,7 +38,7 @@ def learned(depth: int, seed: int = 5) -> Model:
     scheme = catalogue.load("frt")
     data = rows(seed=seed, count=300)
     parameters = scheme.Parameters.model_validate({"max_depth": depth})
-    model: Model = local.central(scheme, parameters, domain_of(rows(seed=5, count=300)), data).model
+    model: Model = simulation.central(scheme, parameters, domain_of(rows(seed=5, count=300)), data).model
     return model
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.evaluation.drift import COLUMNS, GRID
 from glassfleet.explain.moved import moved
-from glassfleet.numerics.drift import COLUMNS, GRID
 
 DOMAIN = Domain(
     features=(Variable(name="speed", low=0, high=1), Variable(name="load", low=0, high=1)),

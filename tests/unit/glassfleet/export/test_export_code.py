@@ -18,13 +18,13 @@ import pytest
 from numpy.typing import NDArray
 
 from console.main import run
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.c_header import to_c
 from glassfleet.export.python_file import to_python
-from glassfleet.forecasts import tell_forecasts
-from glassfleet.intervals import errors_on, intervals
-from glassfleet.reference import recorded
+from glassfleet.model.baseline import recorded
+from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import errors_on, intervals
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.documents import document_digest
 from schemas.errors import UsageError

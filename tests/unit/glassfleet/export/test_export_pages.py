@@ -11,13 +11,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from glassfleet.explain import explain_row, importance, partitions, reach, summary
+from glassfleet.explain.terms import in_words_of
 from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.figures import PICTURES, picture
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
-from glassfleet.nature import nature, readable_rules
-from glassfleet.reword import in_words_of
-from glassfleet.scheme import Model
+from glassfleet.model.protocol import Model, nature, readable_rules
 from schemas.documents import document_digest
 from schemas.errors import UsageError
 from tests.support.sample_models import GAPPY, KINDS, NAMES, TEXTUAL, model, population, rows

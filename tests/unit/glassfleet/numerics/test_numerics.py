@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central
 from glassfleet.numerics.sparse import forward, select
 from glassfleet.numerics.statistics import gram_sums, sum_by_cell, to_grid
 from glassfleet.numerics.symmetric import dot, invert, product, solve, solve_each, subtract_products
 from glassfleet.schemes.frt import SCHEME as FRT
 from glassfleet.schemes.frt import Parameters
+from glassfleet.simulation import central
 
 
 def test_sums_stay_exact_beyond_one_block():
@@ -143,10 +143,10 @@ NEEDS = {
 }
 PROGRAM = """
 import numpy as np
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
+from glassfleet.simulation import federated
 from schemas.documents import document_digest
 
 def learn(name, rows, columns, **settings):

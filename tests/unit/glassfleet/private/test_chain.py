@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import REFUSALS, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet
 from glassfleet.private.groups import MOST_TOTALS, Announcement, Roster, Terms
 from glassfleet.private.ledger import KEPT_RUNS, Ledger, Limits, Rows, hashed, row_hashes
 from glassfleet.private.totals import Member, Total
-from glassfleet.scheme import Task
 from schemas.codec import decode, digest_of, encode
 from schemas.documents import canonical_json
 from schemas.errors import WireError

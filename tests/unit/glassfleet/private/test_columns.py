@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.errors import ContributionError
 from glassfleet.private.columns import check_values, columns_of, common_of, count_values, decide_columns, layers_of
 from glassfleet.private.support import ALL, Place, atoms
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 
 CELLS = 16
 TASK = Task("tree", COLUMNS, {})

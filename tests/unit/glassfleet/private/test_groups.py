@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassfleet import catalogue
-from glassfleet.checks import CHECKS, Bench
+from glassfleet.conformance import CHECKS, Bench
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.messages import Contribution
+from glassfleet.contract.scheme import Purpose
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition, place
 from glassfleet.private.layout import MOST_MEMBERS, Layout, layout_of
 from glassfleet.private.totals import Member, Total, singled_out
-from glassfleet.scheme import Contribution, Purpose
-from glassfleet.traits import private_parameters
 from schemas.codec import decode, encode
 from schemas.errors import UsageError, WireError
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassfleet.contract.messages import Task
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private import masks
 from glassfleet.private.answering import accept, no_rows, reply
@@ -20,7 +21,6 @@ from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
 from glassfleet.private.pairs import HEAD, PAIRS, judged, task_of
 from glassfleet.private.sums import add, question_digest
 from glassfleet.private.union import LIMB_BITS, SIZES, fill, peel
-from glassfleet.scheme import Task
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
 TASKS = [f"{i:064x}" for i in range(3)]

@@ -15,12 +15,12 @@ import structlog
 
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import is_personal
+from glassfleet.contract.progress import OutlineNode, outlined
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
-from glassfleet.outline import OutlineNode, outlined
-from glassfleet.traits import is_personal
+from glassfleet.simulation import federated
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
 from tests.support.schedules import quiet

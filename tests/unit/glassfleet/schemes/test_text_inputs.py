@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
 from glassfleet.fuzzy.levels import find_levels
-from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tree.bins import between_levels, find_edges, ramps
+from glassfleet.simulation import central, federated
 from schemas.errors import DocumentError
 
 CITIES = ("Bern", "Campinas", "Lima", "Rio", "Santos", "Zug")

@@ -1,4 +1,4 @@
-"""``glassfleet datasets``: formats, fetching from a server, verifying."""
+"""``glassfleet lab datasets``: formats, fetching from a server, verifying."""
 
 from __future__ import annotations
 
@@ -203,22 +203,25 @@ def test_sets_of_scikit_learn_are_fetched_without_a_network_and_are_the_known_on
     assert run("verify", *names, "--data-dir", str(tmp_path)).exit_code == 0
 
 
-NO_DOWNLOAD = "glassfleet datasets fetch diabetes --data-dir "
+NO_DOWNLOAD = "glassfleet lab datasets fetch diabetes --data-dir "
 
 
 @pytest.mark.parametrize(
     ("command", "way"),
     [
-        (["experiment", "--csv", "missing.csv.gz"], NO_DOWNLOAD),
-        (["audit", "leakage", "--scheme", "tree", "--data", "missing.csv.gz", "--vehicles", "15"], NO_DOWNLOAD),
-        (["audit", "leakage", "last", "--data", "missing"], NO_DOWNLOAD),
-        (["papers"], NO_DOWNLOAD),
-        (["papers", "--data-dir", "missing"], "glassfleet datasets fetch weather_izmir --data-dir missing"),
-        (["papers", "tsk", "--data-dir", "."], "glassfleet datasets fetch weather_izmir mortgage california"),
-        (["datasets", "fetch", "mortgage"], NO_DOWNLOAD),
-        (["datasets", "verify"], NO_DOWNLOAD),
-        (["datasets", "verify", "--data-dir", "."], NO_DOWNLOAD),
-        (["datasets", "verify", "compas", "--data-dir", "."], "copy compas.csv.gz"),
+        (["lab", "experiment", "--csv", "missing.csv.gz"], NO_DOWNLOAD),
+        (["lab", "audit", "leakage", "--scheme", "tree", "--data", "missing.csv.gz", "--vehicles", "15"], NO_DOWNLOAD),
+        (["lab", "audit", "leakage", "last", "--data", "missing"], NO_DOWNLOAD),
+        (["lab", "papers"], NO_DOWNLOAD),
+        (["lab", "papers", "--data-dir", "missing"], "glassfleet lab datasets fetch weather_izmir --data-dir missing"),
+        (
+            ["lab", "papers", "tsk", "--data-dir", "."],
+            "glassfleet lab datasets fetch weather_izmir mortgage california",
+        ),
+        (["lab", "datasets", "fetch", "mortgage"], NO_DOWNLOAD),
+        (["lab", "datasets", "verify"], NO_DOWNLOAD),
+        (["lab", "datasets", "verify", "--data-dir", "."], NO_DOWNLOAD),
+        (["lab", "datasets", "verify", "compas", "--data-dir", "."], "copy compas.csv.gz"),
     ],
 )
 def test_data_that_are_not_there_are_answered_with_the_way_to_get_some(

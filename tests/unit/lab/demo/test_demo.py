@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import promises_central
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.reference import recorded
-from glassfleet.traits import promises_central
+from glassfleet.model.baseline import recorded
 from lab.demo.command import keep_promise
 from lab.demo.display import Live
 from lab.demo.plan import for_private_run, make_plan
@@ -150,7 +151,7 @@ def _learned(fleet: Fleet, scheme: Any, parameters: Any) -> ModelRecord:
         else Domain(features=TWO_INPUTS, target=Variable(name="q", low=0, high=2))
     )
     train = {vehicle: rows.train for vehicle, rows in fleet.items()}
-    outcome = local.federated(scheme, parameters, domain, train)
+    outcome = simulation.federated(scheme, parameters, domain, train)
     known = {"participation": "cohort" if "cohort" in scheme.participation else "elastic", **recorded(outcome.summary)}
     return record_of(outcome.model.to_document(), cohort=sorted(train), parameters=known)
 

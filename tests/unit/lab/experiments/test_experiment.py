@@ -1,4 +1,4 @@
-"""``glassfleet experiment``: protocols, what it measures with every scheme, what it prints, and what it refuses."""
+"""``glassfleet lab experiment``: protocols, what it measures with every scheme, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from glassfleet import catalogue
-from glassfleet.catalogue import load
+from glassfleet.contract import catalogue
+from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
-from glassfleet.local import federated
+from glassfleet.simulation import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS
 from lab.protocols import frbc, tsk

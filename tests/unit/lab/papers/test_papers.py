@@ -1,4 +1,4 @@
-"""``glassfleet papers``: the report's parts, and that an interrupted report goes on."""
+"""``glassfleet lab papers``: the report's parts, and that an interrupted report goes on."""
 
 from __future__ import annotations
 

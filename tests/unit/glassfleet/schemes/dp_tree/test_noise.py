@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import Next
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated
-from glassfleet.scheme import Next
 from glassfleet.schemes.dp_tree import SCHEME, Parameters
 from glassfleet.schemes.dp_tree.noise import draw, true_epsilon
+from glassfleet.simulation import federated
 from schemas.errors import RunFailedError
 
 DOMAIN = Domain(

@@ -12,7 +12,9 @@ import pytest
 from coordinator.engine.learning import discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.sources import read_source
-from glassfleet.catalogue import load
+from glassfleet.contract.abilities import personal_model
+from glassfleet.contract.catalogue import load
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, Forest
 from glassfleet.crisp.fit import fit_tree
 from glassfleet.crisp.grow import grow_tree
@@ -20,8 +22,6 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree, Population
 from glassfleet.schemes.fedga.evolution import begin
 from glassfleet.schemes.fedga.genetics import (
@@ -33,7 +33,7 @@ from glassfleet.schemes.fedga.genetics import (
     swap,
     swap_substrings,
 )
-from glassfleet.traits import personal_model
+from glassfleet.simulation import federated
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain

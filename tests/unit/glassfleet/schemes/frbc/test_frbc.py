@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import Contribution, Next
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy import fuzzify
-from glassfleet.local import central, federated
 from glassfleet.private.union import fill
-from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.frbc import SCHEME, FuzzyRuleClassifier, Parameters
 from glassfleet.schemes.frbc import SCHEME as FRBC
 from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
+from glassfleet.simulation import central, federated
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain

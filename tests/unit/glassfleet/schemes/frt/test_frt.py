@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import Contribution, Done, Next
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Done, Next
 from glassfleet.schemes.frt import SCHEME, Parameters
+from glassfleet.simulation import federated
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import curve, unit_domain
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import fuzzify
-from glassfleet.local import central
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frt import SCHEME, Parameters
 from glassfleet.schemes.frt.messages import Question, read_task
 from glassfleet.schemes.frt.support import answer_leaves
 from glassfleet.schemes.frt.tree import Tree, reach_leaves
+from glassfleet.simulation import central
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet import catalogue
+from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import too_large
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tree import SCHEME, Parameters
 from glassfleet.schemes.tree.messages import read_task
-from glassfleet.traits import too_large
+from glassfleet.simulation import federated
 from schemas.limits import MAX_DECODED_BYTES
 from tests.support.sample_models import class_domain, unit_domain
 

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from console.model.words import explanation_lines, rule_lines
 from coordinator.engine.learning import discovery_of
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import discover
 from glassfleet.fuzzy.levels import find_levels
-from glassfleet.local import Outcome, central, federated
+from glassfleet.model.rules import Consequent, Slope
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
-from glassfleet.rules import Consequent, Slope
-from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.newton import _solved
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
+from glassfleet.simulation import Outcome, central, federated
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import class_domain, model, trips

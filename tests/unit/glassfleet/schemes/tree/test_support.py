@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.local import central, federated
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.draws import DRAWN, DRAWS, draws
-from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.tree import SCHEME, Parameters
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import Question
@@ -31,8 +30,9 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
+from glassfleet.schemes.tree.training import TrainingRows, training_rows
 from glassfleet.schemes.tree.tree import Split, Tree
-from glassfleet.training import TrainingRows, training_rows
+from glassfleet.simulation import central, federated
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import unit_domain
 

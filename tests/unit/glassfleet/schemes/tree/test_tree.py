@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet import training
+from glassfleet.contract.messages import Done, Next
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
-from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.scheme import Done, Next
-from glassfleet.schemes.tree import SCHEME, Parameters, messages
+from glassfleet.schemes.tree import SCHEME, Parameters, messages, training
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
@@ -25,6 +23,7 @@ from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
+from glassfleet.simulation import central
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.holdout import row_hashes
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.local import central, federated
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.draws import draws
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import PrivateFleet, Vehicle
-from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters
 from glassfleet.schemes.tsk.messages import POWERS, Question, powers_of
 from glassfleet.schemes.tsk.rules import DUST, with_otherwise
 from glassfleet.schemes.tsk.support import cuts_of, decide_rules
-from glassfleet.traits import private_parameters
+from glassfleet.simulation import central, federated
 from schemas.errors import RunFailedError
 from tests.support.sample_models import unit_domain
 

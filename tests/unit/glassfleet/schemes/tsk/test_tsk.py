@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Next, Task
 from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
 from glassfleet.schemes.tsk import server as server_module
 from glassfleet.schemes.tsk.rules import RuleBase, average
+from glassfleet.simulation import federated
 from schemas.errors import RunFailedError
 from tests.support.sample_models import curve, unit_domain
 
