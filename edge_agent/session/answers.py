@@ -20,10 +20,10 @@ from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, nois
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import cost_of, takes_categories, takes_excess, takes_missing
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.rows import drawn_for
 from glassfleet.contract.scheme import Client
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
-from glassfleet.data.sampling import drawn_for
 from glassfleet.errors import TaskError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
