@@ -55,10 +55,9 @@ from coordinator.runs.schedules import Schedules
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, Retained
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import AgentState, CoordinatorState, Evaluation, Receipt
-from schemas.parts import Retained
 from schemas.record import ModelRecord
 from schemas.topics import Address, Topics
 
@@ -219,9 +218,9 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
-        if self.witness.has_news:
+        if self.witness.new:
             self.witness.write()
-        if self.fleet.has_scores:
+        if self.fleet.unwritten:
             self.fleet.write_scores()
         self._apply(events)
 

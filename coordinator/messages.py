@@ -15,10 +15,9 @@ from broker.port import Message, Transport
 from coordinator.engine import Answer, Malformed, OpenRound, Refused, SendReceipt
 from coordinator.engine.pairing import KIND, with_message
 from schemas import codec, limits
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, Retained, clearing, frames_for_blobs, frames_for_request, named_blobs
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, Body, ContributionBody, CoordinatorState, Evaluation, Part, Refusal, Request
-from schemas.parts import Retained, clearing, frames_for_blobs, frames_for_request, named_blobs
 from schemas.topics import PASSING, Address, Topics, check_id
 from schemas.trust.joining import Assembler
 

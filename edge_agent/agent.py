@@ -60,9 +60,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME
 from schemas import codec
+from schemas.envelope import open_request
 from schemas.errors import WireError
 from schemas.messages import Manifest, ModelPointer, Receipt, Trial
-from schemas.parts import open_request
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from broker.port import Message, Transport
 from edge_agent.session.events import Refuse, RequestCleared, RequestSeen
@@ -15,7 +15,7 @@ from glassfleet.contract.messages import Task
 from glassfleet.errors import TaskError
 from glassfleet.private.groups import round_digest
 from schemas import codec
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_contribution
 from schemas.errors import BrokerError, UsageError, WireError
 from schemas.messages import (
     AgentState,
@@ -30,7 +30,6 @@ from schemas.messages import (
     Request,
     checked,
 )
-from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
 
 B = TypeVar("B", bound=Body)
@@ -235,8 +234,7 @@ class Publisher:
         TaskError
             It could never be sent or kept: nobody shall wait for it.
         """
-        about = {"run": asked.run, "round": asked.round, "attempt": asked.attempt}
-        envelope = Envelope(body=body, scheme=asked.task.scheme, **about, **self._ours())
+        envelope = replace(self._envelope(body, asked.run, asked.round, asked.attempt), scheme=asked.task.scheme)
         payload = envelope.to_bytes()
         if len(payload) > most_bytes:
             raise TaskError(f"the answer has {len(payload)} bytes; outbox_max_bytes is {most_bytes} here")
@@ -247,9 +245,9 @@ class Publisher:
                 raise TaskError(f"the answer is too large: {fault}") from fault
         return payload
 
-    def _ours(self) -> dict[str, Any]:
-        """Return what all our messages say."""
-        return {"fleet": self._topics.fleet, "agent": self._agent, "time": self._wall()}
+    def _envelope(self, body: Body, run: str, round: int = 0, attempt: int = 0) -> Envelope:  # noqa: A002 - its word
+        fleet, agent, time = self._topics.fleet, self._agent, self._wall()
+        return Envelope(fleet, body, run, agent, round=round, attempt=attempt, time=time)
 
     def stored(self, payload: bytes) -> Envelope:
         """Read a message of ours that was kept."""
@@ -257,14 +255,12 @@ class Publisher:
 
     def refusal(self, effect: Refuse) -> None:
         """Publish that a task is not answered, and why."""
-        about = {"run": effect.run, "round": effect.round, "attempt": effect.attempt}
-        envelope = Envelope(body=effect.body, **about, **self._ours())
+        envelope = self._envelope(effect.body, effect.run, effect.round, effect.attempt)
         self._transport.publish(self._topics.contribution(self._agent), envelope.to_bytes())
 
     def evaluation(self, body: Evaluation, *, run: str = "") -> None:
         """Publish how a model of a run did here."""
-        envelope = Envelope(body=body, run=run, **self._ours())
-        self._transport.publish(self._topics.evaluation(self._agent), envelope.to_bytes())
+        self._transport.publish(self._topics.evaluation(self._agent), self._envelope(body, run).to_bytes())
 
     def answer(self, envelope: Envelope) -> None:
         """Publish an answer, in parts if need be.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from coordinator.engine import asking, pairing
 from coordinator.engine.draft import Draft
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.learning import Privately, SchemeFaultError, copied
+from coordinator.engine.learning import Privately, SchemeFaultError
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Server
@@ -60,7 +61,8 @@ def kept(contribution: Contribution) -> Contribution:
     """Return an answer as it waits until its round is reduced."""
     if all(array.size < LONG for array in contribution.sums.values()):
         return contribution
-    return copied(contribution, NarrowSums(contribution.sums), "")
+    sums, kind = NarrowSums(contribution.sums), intern(contribution.kind)
+    return Contribution(kind, contribution.rows, sums, contribution.values, contribution.nullified)
 
 
 def answer(draft: Draft, event: Answer) -> None:
@@ -179,8 +181,10 @@ def _not_open(state: RunState, agent: str, digest: str) -> tuple[Outcome, str]:
 
 def _outside(state: RunState, agent: str) -> str:
     """Return why a run asks an agent nothing more, one of `OUTSIDE`; "": it does, or may."""
-    offer, needed = state.agents.get(agent), asking.needed_columns(state)
-    if agent in state.spec.without or (offer is not None and asking.differs(state, offer, needed)):
+    offer = state.agents.get(agent)
+    if agent in state.spec.without:
+        return "left-out"
+    if offer is not None and (offer.kinds or state.kinds) and asking.differs(state, offer):
         return "left-out"
     is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
     return "not-asked" if is_outside else ""

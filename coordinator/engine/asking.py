@@ -80,10 +80,11 @@ def kinds(state: RunState) -> dict[str, str]:
     return found
 
 
-def differs(state: RunState, offer: Offer, needed: frozenset[str]) -> str:
+def differs(state: RunState, offer: Offer, needed: frozenset[str] | None = None) -> str:
     """Return in which of the columns that are needed an agent holds something else than most; empty: in none."""
     if not state.kinds and not offer.kinds:
         return ""
+    needed = needed_columns(state) if needed is None else needed
     return offer.odd_in({name: state.kinds.get(name, NUMBERS) for name in sorted(needed | {state.target})})
 
 
@@ -98,16 +99,18 @@ def wanted(state: RunState) -> tuple[int, str]:
     return policy.gather_agents, f"to learn from fewer: {setting}"
 
 
+def is_enough(state: RunState, able: int, wanted: int) -> bool:
+    """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
+    if state.spec.private is not None or not state.features:
+        return False
+    needed = needed_columns(state)
+    there = able + sum(bool(differs(state, offer, needed)) for offer in state.agents.values())
+    return there >= wanted and able >= share(state.spec.policy.min_agents, there)
+
+
 def asked_for(private: PrivatePolicy) -> str:
     """Return in words why a private run needs as many vehicles as it does."""
     return f"the run has --floor {private.floor} and --company {private.company}"
-
-
-def quorum(state: RunState, current: Round) -> int:
-    """Return how many answers the open round needs; test errors of whoever tells are better than none."""
-    if state.phase == "checking" or (state.phase == "scoring" and not state.editions):
-        return 1
-    return share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))
 
 
 def able(state: RunState) -> tuple[str, ...]:
@@ -261,7 +264,7 @@ def waiting(state: RunState) -> Waiting | None:
     current = state.open
     if current is None:
         return None
-    needed = quorum(state, current)
+    needed = state.quorum(current)
     answered = state.store.get(current.digest, {})
     done = {*answered, *current.dropped}
     left = [agent for agent in current.asked if agent not in done]

@@ -189,8 +189,8 @@ def _request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
     current, level, groups = state.open, state.levels[-1], _groups(state)
     assert current is not None
-    salt = asking.salt(state, current.number)
     is_sample = current.limited and not state.is_fixed
+    salt = asking.salt(state, current.number) if is_sample else ""
     request = Request(
         task=level.task.to_value(),
         task_digest=level.digest,

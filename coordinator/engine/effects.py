@@ -15,9 +15,8 @@ from coordinator.engine.state import RoundSummary
 from glassfleet.contract.messages import Task
 from glassfleet.private.groups import Edition, place
 from schemas.codec import Value, encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, pack
 from schemas.messages import PrivateGroup, Receipt, Request, Rosters
-from schemas.parts import pack
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Group:
 
     @cached_property
     def packed(self) -> bytes:
-        """`body` as a blob (`schemas.parts`), where it says who is in the group; else empty."""
+        """`body` as a blob (`schemas.envelope`), where it says who is in the group; else empty."""
         return pack(encode(self.body.model_dump())) if self.body.members else b""
 
     @cached_property

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.state import CountedRows, Level, RunState, Store, Stored
+from coordinator.engine.state import NUMBERS, CountedRows, Level, RunState, Store, Stored
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from coordinator.specification.run import Bounds, limits_of
@@ -218,7 +218,7 @@ def start(  # noqa: PLR0917 - one call
     try:
         first = server.start(parameters, domain, seed)  # type: ignore[arg-type]  # discovery starts without a domain
     except Exception as fault:
-        raise _fault("start", fault) from fault
+        raise fault_of("start", fault) from fault
     task = replace(first.task, nonce=nonce).limited(max_rows_each)
     return level_of(1, first.state, task, collecting)
 
@@ -233,7 +233,7 @@ def advance(
     try:
         outcome = server.reduce(level.state, collecting.collect(level.task, ordered, answers))
     except Exception as fault:
-        raise _fault("reduce", fault) from fault
+        raise fault_of("reduce", fault) from fault
     closed = replace(
         level, members=tuple(ordered), nullified=sum(answers[member].contribution.nullified for member in ordered)
     )
@@ -276,15 +276,8 @@ def level_of(number: int, state: State, task: Task, collecting: Collecting) -> L
     return Level(number, state, task, round_digest(questions), questions)
 
 
-def most_rows(limit: Callable[[Any], int], parameters: Any) -> int:
-    """Return how many rows a scheme's exact sums are good for: its ``max_rows`` says it."""
-    try:
-        return int(limit(parameters))
-    except Exception as fault:
-        raise _fault("max_rows", fault) from fault
-
-
-def _fault(what: str, fault: Exception) -> SchemeFaultError:
+def fault_of(what: str, fault: Exception) -> SchemeFaultError:
+    """Return what a fault of a scheme's server half ends a run by."""
     if not isinstance(fault, RunFailedError):
         return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
     # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.
@@ -315,6 +308,28 @@ def discovery_of(
         excess=takes_excess(scheme),
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
+
+
+def to_search(state: RunState, scheme: Scheme) -> DiscoveryParameters:
+    """Return what a run's search of its domain starts from."""
+    spec = state.spec
+    parameters = discovery_of(state.features, state.target, spec.bounds or {}, scheme)
+    if spec.guarded:
+        guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
+        parameters = parameters.model_copy(update=guard)
+    parameters = parameters.model_copy(update={"units": _units(state, parameters)})
+    return parameters if spec.memory is None else parameters.remembering(spec.memory)
+
+
+def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
+    """Return the units that the vehicles tell, and those of the specification, which count."""
+    known = {*parameters.features, parameters.target}
+    units = {
+        name: kind.removeprefix(f"{NUMBERS} in ")
+        for name, kind in state.kinds.items()
+        if kind.startswith(f"{NUMBERS} in ") and name in known
+    }
+    return units | parameters.units
 
 
 def to_score(state: RunState) -> Asked:

@@ -62,8 +62,8 @@ from pydantic import ValidationError
 from coordinator.engine import answers, asking, checkpoint, counting, events, learning, pairing, rounds
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
-from coordinator.engine.learning import Collecting, Lookup, Openly, Privately, SchemeFaultError, discovery_of
-from coordinator.engine.state import NUMBERS, Round, RunState, share
+from coordinator.engine.learning import Collecting, Lookup, Openly, Privately, SchemeFaultError
+from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
@@ -74,7 +74,7 @@ from glassfleet.contract.abilities import (
 )
 from glassfleet.contract.scheme import Server
 from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.evaluation.influence import Influence
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.groups import Terms, parameters_digest
@@ -201,15 +201,7 @@ class Engine:
     def server_parameters(self, state: RunState) -> Any:
         """Return what the server half of the present phase starts from."""
         if state.phase == "domain":
-            scheme = self.lookup(state.spec.scheme)
-            parameters = discovery_of(state.features, state.target, state.spec.bounds or {}, scheme)
-            if state.spec.guarded:
-                guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
-                parameters = parameters.model_copy(update=guard)
-            parameters = parameters.model_copy(update={"units": _units(state, parameters)})
-            if state.spec.memory is not None:
-                parameters = parameters.remembering(state.spec.memory)
-            private = state.spec.private
+            parameters, private = learning.to_search(state, self.lookup(state.spec.scheme)), state.spec.private
             return parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             # What is asked is written out once: with the round open its task has it.
@@ -219,7 +211,10 @@ class Engine:
     def most_rows(self, state: RunState) -> int | None:
         """Return how many rows the sums of the present phase are good for; None: any number."""
         limit = getattr(self.server(state), "max_rows", None)
-        return None if limit is None else learning.most_rows(limit, self.server_parameters(state))
+        try:
+            return None if limit is None else int(limit(self.server_parameters(state)))
+        except Exception as fault:
+            raise learning.fault_of("max_rows", fault) from fault
 
     def terms(self, state: RunState) -> Terms:
         """Return what vehicles are told before they take part in a private run."""
@@ -306,7 +301,7 @@ def _gather(draft: Draft) -> None:
         return  # without a look at everybody, for each who comes
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    if len(able) >= wanted or _is_enough(settled, len(able), wanted):
+    if len(able) >= wanted or asking.is_enough(settled, len(able), wanted):
         draft.update(features=settled.features, target=settled.target, kinds=settled.kinds)
         rounds.begin(draft, "enough-agents")
     elif is_due:
@@ -319,26 +314,6 @@ def _gather(draft: Draft) -> None:
         )
 
 
-def _is_enough(state: RunState, able: int, wanted: int) -> bool:
-    """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
-    if state.spec.private is not None or not state.features:
-        return False
-    needed = asking.needed_columns(state)
-    there = able + sum(bool(asking.differs(state, offer, needed)) for offer in state.agents.values())
-    return there >= wanted and able >= share(state.spec.policy.min_agents, there)
-
-
-def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
-    """Return the units that the vehicles tell, and those of the specification, which count."""
-    known = {*parameters.features, parameters.target}
-    units = {
-        name: kind.removeprefix(f"{NUMBERS} in ")
-        for name, kind in state.kinds.items()
-        if kind.startswith(f"{NUMBERS} in ") and name in known
-    }
-    return units | parameters.units
-
-
 def _settle(draft: Draft) -> None:
     """Close the open round if it is time; a loop, because what follows may be complete at once."""
     while (current := draft.state.open) is not None:
@@ -346,7 +321,7 @@ def _settle(draft: Draft) -> None:
         # Numbers only, for this runs at every event: who answered or was dropped is always among those asked.
         accepted = len(state.store.get(current.digest, {}))
         waiting = len(current.asked) - accepted - len(current.dropped)
-        quorum = asking.quorum(state, current)
+        quorum = state.quorum(current)
         has_target = policy.target is not None and current.kind == "statistics" and not state.is_fixed
         is_due = draft.at >= current.closes_at + policy.grace
         is_complete = is_due or not waiting

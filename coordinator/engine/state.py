@@ -402,6 +402,12 @@ class RunState:
             return self.editions
         return tuple(each for each in self.editions if each.group == self.levels[-1].task.body["group"])
 
+    def quorum(self, current: Round) -> int:
+        """Return how many answers the open round needs; test errors of whoever tells are better than none."""
+        if self.phase == "checking" or (self.phase == "scoring" and not self.editions):
+            return 1
+        return share(self.spec.policy.min_agents, self.founders if self.is_fixed else len(current.asked))
+
     @property
     def run(self) -> str:
         """Its id."""

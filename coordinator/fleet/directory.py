@@ -152,7 +152,7 @@ class Fleet:
         self._down = 0
         self._scores = 0
         self._journal = journal
-        self._unwritten: set[str] = set()
+        self.unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
         self._unreadable = Unreadable()
@@ -328,16 +328,11 @@ class Fleet:
         scores = dict(known.evaluations)
         scores.pop((body.name, body.version), None)  # the newest last
         self._remember(agent, {**scores, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})})
-        self._unwritten.add(agent)
-
-    @property
-    def has_scores(self) -> bool:
-        """Whether there is something for `write_scores`."""
-        return bool(self._unwritten)
+        self.unwritten.add(agent)
 
     def write_scores(self) -> None:
         """Keep what agents scored, in one transaction; raises StorageError when the journal cannot be written."""
-        agents, self._unwritten = self._unwritten, set()
+        agents, self.unwritten = self.unwritten, set()
         if agents and self._journal is not None:
             known = {agent: list(self._agents[agent].evaluations.values()) for agent in agents & self._agents.keys()}
             self._journal.keep("scores", known, self._max_agents)

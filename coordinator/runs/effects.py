@@ -40,9 +40,9 @@ from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.transaction import Ready
 from glassfleet.discovery.guard import in_words
+from schemas.envelope import Retained
 from schemas.errors import GlassfleetError, StorageError
 from schemas.messages import Outcome, Receipt
-from schemas.parts import Retained
 
 _log = structlog.get_logger("coordinator")
 

@@ -40,9 +40,9 @@ from coordinator.engine.events import from_value, to_bytes
 from coordinator.engine.state import Round, RoundSummary
 from coordinator.journal.port import Entry
 from schemas import codec
+from schemas.envelope import Retained
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES
-from schemas.parts import Retained
 
 _log = structlog.get_logger("coordinator")
 

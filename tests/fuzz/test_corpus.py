@@ -14,9 +14,8 @@ import pytest
 
 from glassfleet.export.fml import from_fml, to_fml
 from schemas import codec
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, unpack
 from schemas.errors import NotFoundError, UsageError, WireError
-from schemas.parts import unpack
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, read_request

@@ -28,9 +28,8 @@ from glassfleet.data.lags import Memory
 from glassfleet.private.groups import place
 from lab.protocols.paper import pooled_domain
 from schemas.codec import decode, encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_blobs
 from schemas.messages import PrivateGroup, Request
-from schemas.parts import frames_for_blobs
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec

@@ -15,10 +15,9 @@ from coordinator.messages import Decoder
 from coordinator.runs.transaction import entry_of
 from glassfleet.contract.messages import Contribution
 from schemas.codec import digest_of, encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_contribution
 from schemas.errors import StorageError
 from schemas.messages import AgentState, ContributionBody
-from schemas.parts import frames_for_contribution
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import OFFER, Play, central, toy_spec
 

@@ -25,10 +25,9 @@ from glassfleet.contract.messages import Contribution
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
 from schemas import codec
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_request
 from schemas.errors import DataError, StorageError
 from schemas.messages import ContributionBody
-from schemas.parts import frames_for_request
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
 from tests.support.privacy.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
