@@ -14,9 +14,8 @@ The class owns no thread, no clock and no socket: `process` gives it those, and 
 from __future__ import annotations
 
 import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -50,8 +49,8 @@ from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.earlier import earlier, quarantined
 from coordinator.runs.effects import EffectHandler, Observer, place
-from coordinator.runs.outages import Outages
 from coordinator.runs.schedules import Schedules
+from coordinator.runs.timeline import Outages, Timeline
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
@@ -65,38 +64,6 @@ _log = structlog.get_logger("coordinator")
 
 BIRTH = "birth"
 """Stands for the run in the receipt for a birth that cannot be read."""
-
-
-class Timeline:
-    """The coordinator's own time, which goes on where the journal ends.
-
-    So no deadline comes nearer while no coordinator runs. A new journal's time begins at the wall clock, which is never
-    read again to decide anything.
-
-    Parameters
-    ----------
-    last : float or None
-        The latest time in the journal; None: it is new.
-    clock : callable
-        Seconds that only go forward (``time.monotonic``); a simulator gives its own.
-    wall : callable
-        Wall clock, seconds since the epoch; for displays and records only.
-    """
-
-    def __init__(
-        self, last: float | None, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
-        self.clock = clock
-        self.wall = wall
-        self._offset = (wall() if last is None else last) - clock()
-
-    def now(self) -> float:
-        """Return the coordinator's own time, seconds."""
-        return self.at(self.clock())
-
-    def at(self, clock: float) -> float:
-        """Return a time of the clock in the coordinator's own time."""
-        return clock + self._offset
 
 
 @dataclass(kw_only=True, eq=False)

@@ -24,6 +24,7 @@ from coordinator.engine.events import (
     Event,
     Malformed,
     NoBroker,
+    Offer,
     Refused,
     Start,
     Tick,
@@ -31,7 +32,7 @@ from coordinator.engine.events import (
     Unable,
 )
 from coordinator.engine.machine import Engine
-from coordinator.engine.state import Offer, RoundSummary, RunState
+from coordinator.engine.state import RoundSummary, RunState
 
 __all__ = [
     "AgentDown",

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from coordinator.engine.state import NUMBERS, Offer, Round, RunState, share
+from coordinator.engine.events import NUMBERS, Offer
+from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
 from glassfleet.data.lags import recalled_names

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from immutables import Map
 
-from coordinator.engine.events import Checkpoint
-from coordinator.engine.state import Level, Offer, Round, RoundSummary, RunState
+from coordinator.engine.events import Checkpoint, Offer
+from coordinator.engine.state import Level, Round, RoundSummary, RunState
 from glassfleet.contract.messages import Task
 from glassfleet.data.domain import Domain
 from schemas.codec import Value

@@ -12,13 +12,67 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, ClassVar, TypeAlias, get_args
 
-from coordinator.engine.state import Offer
 from coordinator.specification.run import RunSpec
 from glassfleet.private.totals import Total
 from schemas.codec import Value, encode, encode_around
 from schemas.messages import ContributionBody, Outcome
 
+NUMBERS = "numbers"
+"""What a column holds; behind it may be `` in`` and the unit."""
+
 Encoded: TypeAlias = bytes | memoryview
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What an agent says it can do, from its birth certificate."""
+
+    schemes: frozenset[str] = frozenset()
+    features: tuple[str, ...] = ()
+    target: str = ""
+    kinds: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    plan: str = ""
+    held_back: str = ""
+
+    @property
+    def kind_of(self) -> dict[str, str]:
+        """What each column holds."""
+        names = (*self.features, self.target)
+        return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
+
+    def odd_in(self, most: Mapping[str, str]) -> str:
+        """Return in which column it holds something else than most, and what; empty: in none.
+
+        Of a kind "" in `most` nothing is known.
+        """
+        own = self.kind_of
+        for name, kind in most.items():
+            mine = own.get(name, kind)
+            if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
+                return f"has {mine} in {name!r}, where most have {kind}"
+        return ""
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the offer as a codec value."""
+        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
+        more = {
+            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
+        }
+        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Offer:
+        """Rebuild an offer."""
+        return cls(
+            frozenset(value["schemes"]),
+            tuple(value["features"]),
+            value["target"],
+            tuple(value.get("kinds", ())),
+            tuple(value.get("far", ())),
+            value.get("plan", ""),
+            value.get("held_back", ""),
+        )
 
 
 @dataclass(frozen=True)

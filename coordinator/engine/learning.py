@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.state import NUMBERS, CountedRows, Level, RunState, Store, Stored
+from coordinator.engine.events import NUMBERS
+from coordinator.engine.state import CountedRows, Level, RunState, Store, Stored
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from coordinator.specification.run import Bounds, limits_of

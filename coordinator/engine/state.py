@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from immutables import Map
 
+from coordinator.engine.events import Offer
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.messages import Contribution, State, Task
 from glassfleet.data.domain import Domain
@@ -26,61 +27,7 @@ Phase = Literal[
     "gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring", "finished", "failed", "cancelled"
 ]
 T = TypeVar("T")
-NUMBERS = "numbers"
-"""What a column holds; behind it may be `` in`` and the unit."""
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
-
-
-@dataclass(frozen=True)
-class Offer:
-    """What an agent says it can do, from its birth certificate."""
-
-    schemes: frozenset[str] = frozenset()
-    features: tuple[str, ...] = ()
-    target: str = ""
-    kinds: tuple[str, ...] = ()
-    far: tuple[str, ...] = ()
-    plan: str = ""
-    held_back: str = ""
-
-    @property
-    def kind_of(self) -> dict[str, str]:
-        """What each column holds."""
-        names = (*self.features, self.target)
-        return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
-
-    def odd_in(self, most: Mapping[str, str]) -> str:
-        """Return in which column it holds something else than most, and what; empty: in none.
-
-        Of a kind "" in `most` nothing is known.
-        """
-        own = self.kind_of
-        for name, kind in most.items():
-            mine = own.get(name, kind)
-            if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
-                return f"has {mine} in {name!r}, where most have {kind}"
-        return ""
-
-    def to_value(self) -> dict[str, Value]:
-        """Return the offer as a codec value."""
-        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
-        more = {
-            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
-        }
-        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
-
-    @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> Offer:
-        """Rebuild an offer."""
-        return cls(
-            frozenset(value["schemes"]),
-            tuple(value["features"]),
-            value["target"],
-            tuple(value.get("kinds", ())),
-            tuple(value.get("far", ())),
-            value.get("plan", ""),
-            value.get("held_back", ""),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,24 +172,15 @@ class RoundSummary:
 
     def to_document(self) -> dict[str, Any]:
         """Return the summary as the API shows it."""
+        told = {name: value for name, value in vars(self).items() if name not in ("task_digest", "opened_at")}
         return {
-            "number": self.number,
-            "phase": self.phase,
-            "kind": self.kind,
-            "attempt": self.attempt,
+            **told,
             "asked": len(self.asked_agents),
             "accepted": len(self.accepted_agents),
-            "late": self.late,
-            "duplicate": self.duplicate,
-            "rejected": self.rejected,
             "dropped": len(self.dropped_agents),
             "seconds": round(self.seconds, 6),
-            "bytes": self.bytes,
-            "request_bytes": self.request_bytes,
-            "asked_agents": list(self.asked_agents),
-            "accepted_agents": list(self.accepted_agents),
+            **{name: list(told[name]) for name in ("asked_agents", "accepted_agents", "late_agents")},
             "dropped_agents": dict(sorted(self.dropped_agents.items())),
-            "late_agents": list(self.late_agents),
         }
 
 

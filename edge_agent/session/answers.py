@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work, is_light
+from edge_agent.compute.worker import Work
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateRuns
@@ -110,7 +111,7 @@ class Answerer:
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
-        return is_light(cost)
+        return cost is not None and cost.fits(worker.LIGHT)
 
     def compute(self, asked: RequestSeen, snapshot: Snapshot) -> ContributionBody:
         """Answer a task here and now.

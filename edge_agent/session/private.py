@@ -135,7 +135,10 @@ class PrivateRuns:
         came or went since, and taken once the coordinator says that others have new rows, too. Raises PrivacyError
         ``few-new-rows`` where those of the last run are gone, and few came or went.
         """
-        groups, met = asked.request.private, self._met(asked.run)
+        groups = asked.request.private
+        if groups is None and asked.task.scheme != PRIVATE:
+            return present
+        met = self._met(asked.run)
         if groups is not None and met is not None and met.chain is None:
             if any(each.renews for each in groups if self._is_mine(each, None)):
                 self._rows.take_offer(asked.run)
@@ -269,7 +272,8 @@ class PrivateRuns:
 
     def protection(self, asked: RequestSeen) -> tuple[dict[str, int] | None, tuple[str, ...]]:
         """Return the floor and the company of a run, None for a plain one, and over whom an answer is summed."""
-        met = self._met(asked.run)
+        is_plain = asked.request.private is None and asked.task.scheme != PRIVATE
+        met = None if is_plain else self._met(asked.run)
         if met is None:
             return None, ()
         floor = max(met.own.floor, met.terms.floor)

@@ -14,9 +14,9 @@ from broker.port import Link
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Engine, OpenRound, asking, learning
-from coordinator.engine.events import Start
+from coordinator.engine.events import Offer, Start
 from coordinator.engine.learning import Openly
-from coordinator.engine.state import Offer, Stored
+from coordinator.engine.state import Stored
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
