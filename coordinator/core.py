@@ -14,6 +14,7 @@ The class owns no thread, no clock and no socket: `process` gives it those, and 
 from __future__ import annotations
 
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,10 +48,10 @@ from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
-from coordinator.runs.earlier import earlier, quarantined
+from coordinator.runs.earlier import private_start
 from coordinator.runs.effects import EffectHandler, Observer, place
+from coordinator.runs.outages import Outages
 from coordinator.runs.schedules import Schedules
-from coordinator.runs.timeline import Outages, Timeline
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
@@ -64,6 +65,38 @@ _log = structlog.get_logger("coordinator")
 
 BIRTH = "birth"
 """Stands for the run in the receipt for a birth that cannot be read."""
+
+
+class Timeline:
+    """The coordinator's own time, which goes on where the journal ends.
+
+    So no deadline comes nearer while no coordinator runs. A new journal's time begins at the wall clock, which is never
+    read again to decide anything.
+
+    Parameters
+    ----------
+    last : float or None
+        The latest time in the journal; None: it is new.
+    clock : callable
+        Seconds that only go forward (``time.monotonic``); a simulator gives its own.
+    wall : callable
+        Wall clock, seconds since the epoch; for displays and records only.
+    """
+
+    def __init__(
+        self, last: float | None, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self.clock = clock
+        self.wall = wall
+        self._offset = (wall() if last is None else last) - clock()
+
+    def now(self) -> float:
+        """Return the coordinator's own time, seconds."""
+        return self.at(self.clock())
+
+    def at(self, clock: float) -> float:
+        """Return a time of the clock in the coordinator's own time."""
+        return clock + self._offset
 
 
 @dataclass(kw_only=True, eq=False)
@@ -242,7 +275,8 @@ class Coordinator:
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         champion = self.models.champion(spec.model)
         if spec.private is not None:
-            start = self._private_start(start, champion)
+            formers = [each.document for _, each in self.rollouts.formers(spec.model, private=True)]
+            start = private_start(start, champion and champion.document, formers, self.runs.private_past())
         elif champion is not None and not champion.is_private and spec.participation == "cohort":
             start = replace(start, champion=champion.document)
         policy = spec.policy.with_quorum(len(self._counted(start, champion)))
@@ -278,19 +312,6 @@ class Coordinator:
         else:
             known = self.fleet.known()
         return {*known} - {*start.spec.without}
-
-    def _private_start(self, start: Start, champion: ModelRecord | None) -> Start:
-        """Return the start of a private run, with what earlier ones mean for it."""
-        spec, documents = start.spec, self.runs.private_past()
-        false = quarantined(documents, spec.readmit)
-        return replace(
-            start,
-            spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
-            false_answers=tuple(sorted(false)),
-            champion=None if champion is None else champion.document,
-            formers=tuple(each.document for _, each in self.rollouts.formers(spec.model, private=True)),
-            earlier=earlier(documents),
-        )
 
     def cancel(self, run: str, reason: str = "cancelled by an operator") -> None:
         """End a live run; a run that has ended stays as it is. Raises NotFoundError when there is no such run."""

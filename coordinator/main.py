@@ -18,7 +18,7 @@ from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, SignedTransport, signed
 from coordinator.config import CoordinatorConfig
-from coordinator.core import Coordinator
+from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
@@ -38,8 +38,8 @@ from coordinator.process.service import Service, link_of
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler, Observer
+from coordinator.runs.outages import Outages
 from coordinator.runs.schedules import Schedules
-from coordinator.runs.timeline import Outages, Timeline
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals

@@ -23,7 +23,7 @@ from immutables import Map
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.journal.port import Entry, Journal, overview
 from coordinator.runs.earlier import least_allowing, spent_in
-from coordinator.runs.timeline import Outages
+from coordinator.runs.outages import Outages
 from coordinator.runs.transaction import Counters, entry_of, fold, spec_of
 from coordinator.runs.view import (
     damaged_document,

@@ -15,7 +15,7 @@ from coordinator.journal.port import SCHEDULE, Decision
 from coordinator.runs import nights
 from coordinator.runs.directory import Runs
 from coordinator.runs.nights import Facts, Night, Standing, Verdict
-from coordinator.runs.timeline import Outages
+from coordinator.runs.outages import Outages
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
 from schemas.errors import NotFoundError, UsageError

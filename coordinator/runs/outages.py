@@ -1,47 +1,14 @@
-"""The coordinator's own time; and when it had no broker: an end that this brought about is not the vehicles' fault."""
+"""When the coordinator had no broker: an end that this brought about must not be laid at the vehicles' door."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from coordinator.engine import NoBroker
 
 _REPORTED_FROM = 0.1
 """Seconds: shorter losses wait until they come to so much together. A broker that flaps must not fill the journal."""
-
-
-class Timeline:
-    """The coordinator's own time, which goes on where the journal ends.
-
-    So no deadline comes nearer while no coordinator runs. A new journal's time begins at the wall clock, which is never
-    read again to decide anything.
-
-    Parameters
-    ----------
-    last : float or None
-        The latest time in the journal; None: it is new.
-    clock : callable
-        Seconds that only go forward (``time.monotonic``); a simulator gives its own.
-    wall : callable
-        Wall clock, seconds since the epoch; for displays and records only.
-    """
-
-    def __init__(
-        self, last: float | None, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
-        self.clock = clock
-        self.wall = wall
-        self._offset = (wall() if last is None else last) - clock()
-
-    def now(self) -> float:
-        """Return the coordinator's own time, seconds."""
-        return self.at(self.clock())
-
-    def at(self, clock: float) -> float:
-        """Return a time of the clock in the coordinator's own time."""
-        return clock + self._offset
 
 
 class Outages:
