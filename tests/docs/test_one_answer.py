@@ -25,9 +25,9 @@ from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
 ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes": (27, 28)}
-"""As a rule, and at most, so many files of ours, without what a scheme computes (`glassfleet/`) and the simulated broker: a vehicle gets a request
-and sends its answer, or scores the model with it; the coordinator takes one; it takes the last one, and asks the next
-question."""
+"""As a rule, and at most, so many of our files, without what a scheme computes (`glassfleet/`) and a simulated broker:
+a vehicle gets a request and sends its answer, or scores the model with it; the coordinator takes one; it takes the last
+one, and asks the next question."""
 
 APART = ("glassfleet/", "tests/", ".venv/", "broker/memory")
 TASK_READ = "glassfleet/contract/messages.py", "Task.from_value"
@@ -118,5 +118,10 @@ def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, m
     assert all(entered.values())
     counts = {name: sorted(map(len, ways)) for name, ways in entered.items()}
     found = {name: (numbers[len(numbers) // 2], numbers[-1]) for name, numbers in counts.items()}
-    assert found == ENTERED, {name: sorted(max(ways, key=len)) for name, ways in entered.items()}
+    more = {
+        name: sorted(max(entered[name], key=len))
+        for name, numbers in found.items()
+        if any(number > bound for number, bound in zip(numbers, ENTERED[name], strict=True))
+    }
+    assert more == {}, found
     assert set(read) == {1}

@@ -214,7 +214,7 @@ def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_oth
     vehicle.pair()
     while vehicle.stage.phase != "finished":
         vehicle.give(vehicle.respond())
-        [noted] = vehicle.private._ledger().answered
+        [noted] = vehicle.private.files.ledger().answered
         assert np.array_equal(noted.rows.training, training)
         assert np.array_equal(noted.rows.tests, tests)
         vehicle.stage.answer(*AGENTS[1:])

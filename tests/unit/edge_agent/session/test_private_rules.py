@@ -63,8 +63,8 @@ def test_a_run_that_was_answered_stays_over_though_its_nonce_was_pushed_out(vict
     terms, founders = victim.met()
     victim.answer(terms, victim.request(terms, founders, first_task(terms)))
     victim.end("r1")
-    ledger = victim.private._ledger()
-    victim.private._save_ledger(replace(ledger, ended=tuple(f"forged-{number}" for number in range(1024))))
+    ledger = victim.private.files.ledger()
+    victim.private.files.save_ledger(replace(ledger, ended=tuple(f"forged-{number}" for number in range(1024))))
     with refused("run-over"):
         victim.announce(terms)
 
