@@ -327,6 +327,6 @@ def _explained(what: str, path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as fault:
         raise StorageError(
-            f"cannot {what} {path}, where this vehicle counts what it told and spent: {fault}. Make room, or move it "
+            f"cannot {what} {path}, what this vehicle has told, or spent: {fault}. Make room, or move it "
             "away; then start the agent again"
         ) from fault

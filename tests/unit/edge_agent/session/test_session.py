@@ -59,7 +59,7 @@ def kinds(effects: Any) -> Any:
 
 def test_session_refuses_by_name_and_keeps_silent_in_general_when_the_scheme_is_not_installed():
     _, effects = play(fresh(), Connected(), seen(asked=["v1"], scheme="fedga"))
-    assert [(effect.reason) for effect in effects] == ["scheme 'fedga' is not installed here"]
+    assert [effect.body.reason for effect in effects] == ["scheme 'fedga' is not installed here"]
     _, effects = play(fresh(), Connected(), seen(scheme="fedga"))
     assert effects == []
 
@@ -68,7 +68,7 @@ def test_session_refuses_again_when_the_request_is_seen_again():
     failed = ComputeFailed("r1", A, "no column 'x'")
     _, effects = play(fresh(), Connected(), seen(), failed, seen(sent=2.0))
     assert kinds(effects) == [Compute, Refuse, Refuse]
-    assert effects[2].reason == "no column 'x'"
+    assert effects[2].body.reason == "no column 'x'"
 
 
 def test_session_resends_with_growing_jittered_waits_when_no_receipt_comes():
