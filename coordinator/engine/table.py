@@ -1,8 +1,8 @@
 # ruff: noqa: E501  a table is read by its columns
 """The transition table of a run: every change of phase that it can make, and nothing else.
 
-It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows the table and its diagram, and
-a test keeps the page equal to them.
+It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows its diagram, and a test
+keeps the page equal to it.
 """
 
 from __future__ import annotations
@@ -67,15 +67,6 @@ class Table:
         if phase is None:
             raise AssertionError(f"the transition table has no way from {source!r} by {cause!r}: a fault of the engine")
         return phase
-
-    def as_markdown(self) -> str:
-        """Draw the table for the documentation."""
-        lines = ["| from | cause | to | when | effects |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {row.source or '(none)'} | {row.cause} | {row.target} | {row.when} | {row.effects} |"
-            for row in self.rows
-        ]
-        return "\n".join(lines)
 
     def as_mermaid(self) -> str:
         """Draw the diagram for the documentation; causes between the same two phases share an arrow."""

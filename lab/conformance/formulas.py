@@ -81,8 +81,11 @@ def difference(task: Task, expected: Contribution, actual: Contribution) -> str:
 def _named(task: Task, axis: str, number: int) -> str:
     """Return the number with its name where it is of an input or a column."""
     domain: Any = task.body.get("domain")
-    if axis == "input" and domain and "features" not in task.body and number < len(domain["features"]):
-        return f"{number} {domain['features'][number]['name']!r}"
+    if axis == "input" and domain:
+        features = domain["features"]
+        inputs: Any = task.body.get("features", range(len(features)))
+        if inputs[number] < len(features):  # those after them tell which cells are empty
+            return f"{number} {features[inputs[number]]['name']!r}"
     if axis == "column" and task.scheme == "domain":
         return f"{number} {sorted(task.body['columns'])[number]!r}"
     return str(number)

@@ -54,7 +54,6 @@ def test_agents_answer_every_question_and_bear_every_fault(agent: tuple[str, ...
 
 
 SPOILT = """
-import sys
 from tests.support.independent import agent, schemes
 whole = schemes.tree
 def spoilt(kind, body, table, key):
@@ -71,7 +70,7 @@ agent.Agent(*sys.argv[1:4], agent.Table(sys.argv[4])).loop()
 @pytest.mark.slow
 def test_kit_names_the_first_cell_that_differs_and_its_formula(tmp_path: Path) -> None:
     path = tmp_path / "spoilt.py"
-    path.write_text(SPOILT)
+    path.write_text(f"import sys\n\nsys.path.insert(0, {str(ROOT)!r})\n{SPOILT}")
     text = checked("--only", "exact", "--", sys.executable, str(path), *INDEPENDENT[3:])["exact"]
     assert "tree, plain, question 2 (bins): scores[0, 1, 2, 1] (leaf 0, input 1 'pressure', bin 2, sum 1) is" in text
     assert "formula: S(w), then S(w * r) of each target" in text
@@ -100,8 +99,8 @@ def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: 
     )
     assert begun.returncode == 0, begun.stderr + processes.logs()
     address = processes.note("api-url")
-    for cut in range(3):  # one is killed midway, and comes back with the same rows
-        processes.until(partial(has_rounds, address, cut + 1), coordinator, 240)
+    for cut in range(3):  # one is killed midway, in the cohort by then, and comes back with the same rows
+        processes.until(partial(has_rounds, address, cut + 4), coordinator, 240)
         others[cut % 2].kill()
         others[cut % 2].start()
     processes.until(lambda: run_of(address)["state"] == "ended", coordinator, patience=600)

@@ -1,9 +1,13 @@
-"""Ten scheduled nights of real processes, a minute apart: coordinator, stand-by, broker and vehicles are killed."""
+"""Ten scheduled nights of real processes, a minute apart.
+
+Coordinator, stand-by, broker and vehicles are killed, the leader's disk runs full, and vehicles' clocks jump.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +24,7 @@ from lab.chaos.schedule import COORDINATOR, STANDBY
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NIGHTS, SECONDS = 10, 60
+VEHICLES = [f"vehicle-{number:02d}" for number in range(4)]
 SPEC = {
     "scheme": "frt",
     "parameters": {"nullify": False, "min_rows": 1, "max_depth": 3},
@@ -56,28 +61,42 @@ def asked(fleet: Fleet, path: str, body: Any = None) -> Any:
         time.sleep(0.2)
 
 
+def strike(fleet: Fleet, victim: str, chance: random.Random) -> None:
+    match victim:
+        case "broker":
+            fleet.broker.kill()
+        case "clock":
+            fleet.mischief[chance.choice(VEHICLES)].change(wall_offset=chance.uniform(-86400, 86400))
+        case "disk":  # the leader's next write to the journal fails, so it ends, and the stand-by leads
+            asked(fleet, "/api/runs")
+            leader = fleet.processes[COORDINATOR]
+            resource.prlimit(leader.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+            assert leader.reap(120) in {1, 5}, leader.last_words()  # 1: its log cannot grow either
+        case _:
+            fleet.kill(victim)
+
+
 def test_ten_nights_of_real_processes_keep_their_promises(fleet: Fleet, tmp_path: Path) -> None:
-    chance, names = random.Random(1), [f"vehicle-{number:02d}" for number in range(4)]
-    for name in (*fleet.coordinators, *names):
+    chance = random.Random(1)
+    for name in (*fleet.coordinators, *VEHICLES):
         fleet.start(name)
     fleet.wait_until_all_work(120)
     asked(fleet, "/api/schedules", {"name": "nightly", "at": "* * * * *", "spec": SPEC})
     faults = Counter[str]()
     begun = time.time()
     in_use: dict[str, int] = {}
-    for _ in range(NIGHTS):
+    for night in range(NIGHTS):
         time.sleep(SECONDS - time.time() % SECONDS + chance.uniform(0, 6))
-        victims = {chance.choice([COORDINATOR, STANDBY, "broker", *names]) for _ in range(2)}
+        victims = {chance.choice([COORDINATOR, STANDBY, "broker", "clock", *VEHICLES]) for _ in range(2)}
+        if night % 4 == 1:
+            victims = {"disk"}
+        faults.update(victims)
         for victim in victims:
-            faults[victim] += 1
-            if victim == "broker":
-                fleet.broker.kill()
-            else:
-                fleet.kill(victim)
+            strike(fleet, victim, chance)
         time.sleep(chance.uniform(1, 5))
         fleet.start_broker()
         fleet.watch()
-        for name in (*fleet.coordinators, *names):
+        for name in (*fleet.coordinators, *VEHICLES):
             fleet.start(name)
         for path in (tmp_path / "vehicles").glob("agents/*/*/models/m.json"):
             record = json.loads(path.read_bytes())
@@ -102,3 +121,4 @@ def test_ten_nights_of_real_processes_keep_their_promises(fleet: Fleet, tmp_path
     assert sequences == sorted(set(sequences)), "two champions at a time"
     assert set(in_use.values()) <= {each["version"] for each in current}, "in use, though no gate passed it"
     assert faults.total() >= NIGHTS
+    assert {"disk", "clock"} <= set(faults), faults

@@ -176,7 +176,8 @@ class Agent:
             return
         if sample and hashlib.sha256(f"{sample['salt']}/{self.id}".encode()).hexdigest() > sample["last"]:
             return
-        if task["scheme"] not in ("domain", "private", "frt", "tree") and named is None:
+        known = task["scheme"] in ("domain", "private", "frt", "tree")
+        if not known and named is None and not run["kept"]:
             return
         if body["task_digest"] in run["ended"] or message["time"] < run["time"]:
             return

@@ -19,12 +19,11 @@ from console.run.quorum import could_be_private, quorum_lines
 from console.run.runs import _check_end
 from console.run.runspec import plan_of
 from coordinator.http.api import ApiServer
-from coordinator.models.rollout.table import TABLE
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, RunFailedError, UsageError
 from tests.support.authorities import FleetCa
 from tests.support.coordinator_bench import Cloud, authorities, is_believed, record_of
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import eventually
 
 OFFER = "this fleet could learn privately, nobody would see a single vehicle's numbers: --private"
 SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "policy": {}}
@@ -93,10 +92,6 @@ def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_m
     for name, value in {"stages": [0.5, 0.2], "min_reports": 1.5, "deadline": 0, "patience": 1}.items():
         with pytest.raises(UsageError, match=name):
             RolloutPlan.from_document({name: value})
-
-
-def test_page_shows_the_transition_table_of_the_code() -> None:
-    assert TABLE.as_markdown() in (ROOT / "docs" / "explanation" / "model-registry.md").read_text(encoding="utf-8")
 
 
 Call = Callable[..., tuple[int, str, str]]

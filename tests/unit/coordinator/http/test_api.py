@@ -33,10 +33,8 @@ from tests.support.schedules import quiet
 DOCS = Path(__file__).parents[4] / "docs"
 
 
-def test_rounds_page_shows_the_transition_table_of_the_engine() -> None:
-    page = (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
-    assert TABLE.as_markdown() in page
-    assert TABLE.as_mermaid() in page
+def test_rounds_page_shows_the_diagram_of_the_engines_transitions() -> None:
+    assert TABLE.as_mermaid() in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:
