@@ -54,25 +54,16 @@ class Offer:
         return ""
 
     def to_value(self) -> dict[str, Value]:
-        """Return the offer as a codec value."""
-        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back}
-        more = {
-            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
-        }
-        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
+        """Return the offer as a codec value; of what is not always told, without what is empty."""
+        told = {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target}
+        more = {name: each for name, each in vars(self).items() if each and name not in told}
+        return told | {name: each if isinstance(each, str) else list(each) for name, each in more.items()}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Offer:
         """Rebuild an offer."""
-        return cls(
-            frozenset(value["schemes"]),
-            tuple(value["features"]),
-            value["target"],
-            tuple(value.get("kinds", ())),
-            tuple(value.get("far", ())),
-            value.get("plan", ""),
-            value.get("held_back", ""),
-        )
+        fields = {name: each if isinstance(each, str) else tuple(each) for name, each in value.items()}
+        return cls(**fields | {"schemes": frozenset(fields.get("schemes", ()))})
 
 
 @dataclass(frozen=True)
