@@ -134,9 +134,10 @@ class Play:
                 self._at = max(self._at, wakes_at(self.state) or 0.0)
                 self._send(Tick(self._at))
                 continue
+            asked = self.state.open.asked if self.state.open else ()
             is_new, self._asked = request.task_digest != self._asked[0], (request.task_digest, request.attempt)
             if request.task.scheme == SCORES.name:
-                for agent in self._asks():
+                for agent in asked:
                     self._send(Refused(self._at, agent, request.task_digest, "not scored here"))
                 continue
             if is_new:
@@ -144,13 +145,10 @@ class Play:
                 for agent in lost(self.requests, self.up):
                     self.up.remove(agent)
                     self._send(AgentDown(self._at, agent))
-            for agent in [each for each in self.up if each in self._asks()]:
+            for agent in [each for each in self.up if each in asked]:
                 self._send(self._answer(agent, request))
         assert self.state is not None
         return self.state
-
-    def _asks(self) -> tuple[str, ...]:
-        return () if self.state is None or self.state.open is None else self.state.open.asked
 
     def _answer(self, agent: str, request: OpenRound) -> Answer:
         if request.phase == "pairing":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
@@ -21,9 +22,12 @@ import pytest
 import structlog
 
 from coordinator import core
+from coordinator.core import Coordinator
 from coordinator.journal.sql import SqlJournal
 from coordinator.specification.run import RoundPolicy, RunSpec
 from deploy.site import architecture, masks
+from edge_agent.agent import Agent
+from edge_agent.effects import Effects
 from edge_agent.sources import read_source
 from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
@@ -80,12 +84,18 @@ HANDED_ON = """
 fields of a record that replace others; arguments of another class, whose place it takes."""
 
 
+ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes": (27, 28)}
+"""As a rule, and at most, so many files of ours, without what a scheme computes (`glassfleet/`): a vehicle gets a
+request and sends its answer, or its scores; the coordinator takes one; it takes the last one, and asks on."""
+
+BROKERS = re.compile(r"(broker/memory|tests/|\.venv/)")
+
 GROUP = r"\bconfig\.\w+$"
 """A nested model of a process's settings."""
 
 READ = """
     A reason begins with the name of its cause, and journals keep it so: coordinator/engine/answers.py
-    coordinator/engine/rounds.py
+    coordinator/engine/machine.py coordinator/engine/rounds.py
     coordinator/runs/effects.py glassfleet/private/words.py lab/chaos/report.py
     Vehicles say it as text (no test rows): console/run/gate.py
     A model's notes say it as text: coordinator/http/dashboard/show.py
@@ -347,6 +357,27 @@ def calls_of(known: set[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
         sys.setprofile(before)
 
 
+def followed(function: Callable[..., Any], take: Callable[[Any, list[tuple[str, str]]], None]) -> Callable[..., Any]:
+    """Hand the files and functions of ours that a method enters to `take`, but for those of the simulated broker."""
+
+    def follow(self: Any, *given: Any) -> Any:
+        before, calls = sys.getprofile(), list[tuple[str, str]]()
+
+        def note(frame: FrameType, event: str, _argument: Any) -> None:
+            files = [each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back) if each]
+            if event == "call" and files[0].endswith(".py") and not any(map(BROKERS.match, files)):
+                calls.append((files[0], frame.f_code.co_qualname))
+
+        sys.setprofile(note)
+        try:
+            return function(self, *given)
+        finally:
+            sys.setprofile(before)
+            take(self, calls)
+
+    return follow
+
+
 def rows(path: Path) -> Path:
     """A vehicle's file: two inputs and a target, some rows to test."""
     table = np.random.default_rng(1).random((60, 2)).tolist()
@@ -355,28 +386,30 @@ def rows(path: Path) -> Path:
     return path
 
 
+def learn(folder: Path, vehicles: int) -> Simulation:
+    """Let a signed fleet in one process learn a model ``m``."""
+    quiet()
+    sources = {f"v{number}": read_source(rows(folder / "v.csv"), target="minutes") for number in range(vehicles)}
+    fleet = Simulation(sources, folder / "state", ca=TestCa())
+    fleet.journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")  # type: ignore[assignment]
+    fleet.begin(5)
+    sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
+    domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
+    policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=vehicles)
+    spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
+    ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
+    assert ended["outcome"] == "finished", ended["reason"]
+    fleet.advance(5)
+    structlog.reset_defaults()
+    return fleet
+
+
 def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text: str, tmp_path: Path) -> None:
     result = places(text.partition("## One contribution")[2].partition("\n## ")[0])
-    quiet()
     with calls_of(set(result)) as calls:
-        fleet = Simulation(
-            {"v": read_source(rows(tmp_path / "v.csv"), target="minutes")}, tmp_path / "state", ca=TestCa()
-        )
-        fleet.journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")  # type: ignore[assignment]
-        fleet.heal_everything()
-        fleet.advance(5)
-        sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
-        domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
-        policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=1)
-        spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
-        ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
-        fleet.advance(5)
-        record = fleet.record("m")
+        record = learn(tmp_path, 1).record("m")
         assert record is not None
         summary(catalogue.load("tree").from_document(record.document))
-    structlog.reset_defaults()
-
-    assert ended["outcome"] == "finished", ended["reason"]
     position, at = -1, list[int]()
     for step in result:
         assert step in calls[position + 1 :], f"{step} does not follow {result[len(at) - 1]}"
@@ -385,3 +418,31 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     # One vehicle answers each round once: were two steps told in the wrong order, the walk would need a second round.
     answered = next(index for (_, name), index in zip(result, at, strict=True) if name == "Publisher.receipt")
     assert [name for _, name in calls[:answered]].count("TrainingServer.reduce") == 1
+
+
+def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = {name: list[set[str]]() for name in ENTERED}
+    asked, read = dict[Effects, list[tuple[str, str]]](), list[int]()
+
+    def take(owner: Any, calls: list[tuple[str, str]]) -> None:
+        names = {name for _, name in calls}
+        files = {path for path, _ in calls if not path.startswith("glassfleet/")}
+        if "Agent.handle" in names:
+            asked[owner._effects] = calls
+        elif "Outbox.put" in names:  # after the request that came last: a vehicle answers at once
+            calls += asked[owner]
+            kind = "scores" if "edge_agent/models/summed.py" in files else "answers"
+            entered[kind].append({path for path, _ in calls if not path.startswith("glassfleet/")})
+            read.append(sum(name == "Task.from_value" for _, name in calls))
+        elif "Publisher.receipt" in names and "ModelPublisher.model" not in names:  # which is another way
+            entered["closes" if any(name.endswith(".reduce") for name in names) else "arrives"].append(files)
+
+    for owner, method in ((Agent, "handle"), (Effects, "work"), (Coordinator, "handle")):
+        monkeypatch.setattr(owner, method, followed(getattr(owner, method), take))
+    learn(tmp_path, 3)
+
+    counts = {name: sorted(map(len, ways)) for name, ways in entered.items()}
+    result = {name: (numbers[len(numbers) // 2], numbers[-1]) for name, numbers in counts.items()}
+    more = [name for name in ENTERED if any(map(operator.gt, result[name], ENTERED[name]))]
+    assert more == [], (result, {name: sorted(max(entered[name], key=len)) for name in more})
+    assert set(read) == {1}

@@ -41,6 +41,10 @@ def request_seen(run: Any, digest: Any, sent: Any, asked: Any, scheme: Any) -> A
     return RequestSeen(run, request, Task(scheme, "level", {}), sent)
 
 
+def receipt(run: Any, digest: Any, outcome: Any, reason: str = "") -> Receipt:
+    return Receipt(run=run, task_digest=digest, outcome=outcome, reason=reason)
+
+
 events = st.one_of(
     st.builds(
         request_seen,
@@ -51,19 +55,8 @@ events = st.one_of(
         st.sampled_from(["frt", "frt", "fedga"]),
     ),
     st.builds(RequestCleared, run),
-    st.builds(
-        Receipt,
-        run=run,
-        task_digest=digest,
-        outcome=st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"]),
-    ),
-    st.builds(
-        Receipt,
-        run=run,
-        task_digest=digest,
-        outcome=st.just("rejected"),
-        reason=st.sampled_from(["not-asked", "left-out", "others-asked"]),
-    ),
+    st.builds(receipt, run, digest, st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"])),
+    st.builds(receipt, run, digest, st.just("rejected"), st.sampled_from(["not-asked", "left-out", "others-asked"])),
     st.builds(Computed, run, digest),
     st.builds(ComputeFailed, run, digest, st.just("a column is missing")),
     st.just(Connected()),
@@ -152,7 +145,7 @@ def test_session_always_reaches_quiet_when_every_send_is_acknowledged(history):
             if job.phase == "computing":
                 state, _ = step(state, Computed(name, key))
             if state.phase(name, key) == "sending":
-                state, _ = step(state, Receipt(run=name, task_digest=key, outcome="accepted"))
+                state, _ = step(state, receipt(name, key, "accepted"))
     assert not state.busy
     assert state.next_due() is None
     assert step(state, Tick(1e9))[1] == ()
