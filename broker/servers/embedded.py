@@ -2,8 +2,8 @@
 
 For demonstrations, tests and small fleets on one machine, where no other broker is installed. It keeps nothing on disk:
 a restart forgets sessions and retained messages, and the coordinator publishes its retained topics again. What it does
-otherwise than the standard says is listed in ``docs/reference/brokers.md`` and in the conformance suite; what had to be
-patched for agents that come and go is in ``broker/servers/amqtt_patches.py``.
+otherwise than the standard says is listed in the conformance suite; what had to be patched for agents that come and go
+is in ``broker/servers/amqtt_patches.py``.
 
 ``python -m broker.servers.embedded --state-dir DIR --port PORT`` runs it; ``broker.servers.launch`` and the command
 ``glassfleet broker`` do that.

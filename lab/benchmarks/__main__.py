@@ -1,6 +1,6 @@
 """``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
 
-``scale``, ``storm``, ``long`` and ``pages`` take ``--vehicles N ...``: fleets of so many, one after the other;
+``scale``, ``storm`` and ``long`` take ``--vehicles N ...``: fleets of so many, one after the other;
 ``scale --signed`` signs.
 ``standby`` takes ``--journal URL``.
 """
@@ -18,26 +18,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
-    "level": "learning:level",
-    "answer": "learning:first_answer",
-    "trees": "learning:trees",
     "wire": "wire:wire",
-    "looks": "looks:looks",
-    "events": "events:events",
     "private": "private:private",
     "support": "support:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
     "long": "scale:long",
-    "pages": "looks:pages",
     "standby": "standby:standby",
-    "recordings": "files.recordings:recordings",
-    "tables": "files.tables:tables",
-    "losses": "courses:losses",
     "ends": "courses:ends",
 }
-"""Module and function; imported when called, as all but the first three need the extras broker and coordinator."""
-OF_FLEETS = ("scale", "storm", "long", "pages")
+"""Module and function; imported when called, for they need more than what prints them."""
+OF_FLEETS = ("scale", "storm", "long")
 
 
 def main(words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Runs that lose vehicles, played to the real engine without processes or a network: requests, and early ends.
+"""Runs that lose vehicles, played to the real engine without processes or a network: how often they end early.
 
 What a vehicle answers in a private run is not masked here. Masks cancel in each sum that is complete, and no other is
 read, so that the engine decides as it would.
@@ -20,16 +20,12 @@ from coordinator.engine.draft import standing
 from coordinator.engine.machine import Engine
 from coordinator.engine.pairing import with_message
 from coordinator.specification.run import RunSpec
-from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Done, Next, Task
-from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
-from lab.benchmarks.measure import data_folder, print_table
-from lab.experiments.rows import read_rows
-from lab.protocols.paper import pooled_domain
+from lab.benchmarks.measure import print_table
 from schemas.messages import ContributionBody
 
 ROUNDS, ALIKE = 22, 7
@@ -189,7 +185,7 @@ def _lossy(vehicles: int, plays: int, chance: float, *, private: bool) -> tuple[
             gone = rng.random(len(up)) < chance
             return [agent for agent, is_gone in zip(up, gone, strict=True) if is_gone]
 
-        play = Play(agents, _spec(_COURSE.name, _UNIT, seed, private=private), _count, _COURSE)
+        play = Play(agents, _spec(seed, private=private), _count, _COURSE)
         state = play.go(lost)
         if state.phase == "finished":
             left.append(len(state.cohort))
@@ -207,45 +203,11 @@ def _count(agent: str, task: Task) -> Contribution:  # noqa: ARG001
     return Contribution(task.kind, 1, {"vehicles": np.ones(1, dtype=np.int64)})
 
 
-def _spec(scheme: str, domain: Domain, seed: int, *, private: bool, parameters: Mapping[str, Any] = {}) -> RunSpec:
+def _spec(seed: int, *, private: bool) -> RunSpec:
     return RunSpec(
         run="r",
-        scheme=scheme,
-        parameters=dict(parameters),
-        domain=domain,
+        scheme=_COURSE.name,
+        domain=_UNIT,
         nonce=hashlib.sha256(str(seed).encode()).hexdigest()[:32],
         private=cast("Any", {}) if private else None,
     )
-
-
-def losses() -> None:
-    """How many requests a loss costs: trees over the weather data, fifteen vehicles, plain and private."""
-    data = read_rows(data_folder() / "weather_izmir.csv.gz", "Mean_temperature", catalogue.load("frt"))
-    agents = [f"v{number:04d}" for number in range(15)]
-    order = np.random.default_rng(0).permutation(data.rows)
-    shares = {
-        agent: Dataset(data.features, data.target, data.X[rows], data.y[rows])
-        for agent, rows in zip(agents, np.array_split(order, len(agents)), strict=True)
-    }
-    domain = pooled_domain(data.features, data.target, data.X, data.y)
-    rows = []
-    for name, parameters in (("frt", {"nullify": False}), ("tree", {})):
-        scheme = catalogue.load(name)
-
-        def give(agent: str, task: Task, scheme: Any = scheme) -> Contribution:
-            return cast("Contribution", scheme.client.contribute(task, shares[agent], np.random.default_rng(0)))
-
-        for private in (False, True):
-            counted: list[int] = []
-            for number, count in ((0, 0), (5, 1), (8, 5), (-2, 5)):
-                at = number if number >= 0 else counted[0] + number
-                play = Play(agents, _spec(name, domain, 0, private=private, parameters=parameters), give, scheme)
-
-                def lost(asked: int, up: list[str], at: int = at, count: int = count) -> list[str]:
-                    return up[:count] if asked == at else []
-
-                state = play.go(lost)
-                counted.append(play.requests if state.phase == "finished" else 0)
-            rows.append((f"{name}, {'private' if private else 'plain'}", *counted))
-    header = ("requests of a run", "nobody lost", "1 lost at the 5th", "5 at the 8th", "5 at the last but two")
-    print_table("What a loss costs", header, rows)

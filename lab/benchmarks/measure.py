@@ -1,4 +1,4 @@
-"""Timing and tables."""
+"""Made-up rows, timing and tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+
+INPUTS = 15
 T = TypeVar("T")
+
+
+def made_up(rows: int, seed: int = 1) -> Dataset:
+    """Return rows like a vehicle's: 15 inputs in [0, 1], a target that depends on three of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.beta(2.0, 2.0, (rows, INPUTS))
+    y = np.clip(np.where(X[:, 0] > 0.5, X[:, 1], X[:, 2] ** 2) + rng.normal(0.0, 0.05, rows), 0.0, 1.0)
+    return Dataset(tuple(f"x{index}" for index in range(INPUTS)), "y", X, y)
+
+
+def unit_domain() -> Domain:
+    """Return limits 0 and 1 for :func:`made_up`."""
+    features = tuple(Variable(name=f"x{index}", low=0.0, high=1.0) for index in range(INPUTS))
+    return Domain(features=features, target=Variable(name="y", low=0.0, high=1.0))
 
 
 def timed(work: Callable[[], T], repeats: int = 5, clock: Callable[[], float] = time.perf_counter) -> tuple[float, T]:

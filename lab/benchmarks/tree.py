@@ -30,8 +30,7 @@ from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.tree import messages, size
 from glassfleet.schemes.tree.params import WAYS
 from glassfleet.simulation import federated
-from lab.benchmarks.learning import made_up, unit_domain
-from lab.benchmarks.measure import data_folder, machine, print_table, timed
+from lab.benchmarks.measure import data_folder, machine, made_up, print_table, timed, unit_domain
 from lab.experiments.folds import Parts, averages_of, plan_of, rows_of
 from lab.experiments.rows import read_rows
 from lab.papers.work import fleet

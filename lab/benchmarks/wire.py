@@ -23,8 +23,7 @@ from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
-from lab.benchmarks.learning import made_up
-from lab.benchmarks.measure import ms, print_table, wait
+from lab.benchmarks.measure import made_up, ms, print_table, wait
 from lab.processes import Process, ProcessFleet
 from schemas.documents import document_digest
 

@@ -1,1 +1,0 @@
-"""How long files and recordings take to read, beside the libraries alone."""
