@@ -62,8 +62,10 @@ class Offer:
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Offer:
         """Rebuild an offer."""
-        fields = {name: each if isinstance(each, str) else tuple(each) for name, each in value.items()}
-        return cls(**fields | {"schemes": frozenset(fields.get("schemes", ()))})
+        fields: dict[str, Any] = {
+            name: each if isinstance(each, str) else tuple(each) for name, each in value.items() if name != "schemes"
+        }
+        return cls(frozenset(value["schemes"]), **fields)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import operator
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
@@ -88,7 +88,7 @@ ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes
 """As a rule, and at most, so many files of ours, without what a scheme computes (`glassfleet/`): a vehicle gets a
 request and sends its answer, or its scores; the coordinator takes one; it takes the last one, and asks on."""
 
-BROKERS = re.compile(r"(broker/memory|tests/|\.venv/)")
+OTHERS = re.compile(r"(broker/memory|tests/|\.venv/)")
 
 GROUP = r"\bconfig\.\w+$"
 """A nested model of a process's settings."""
@@ -337,17 +337,18 @@ def test_every_room_says_in_a_whole_sentence_what_it_is_for() -> None:
 
 
 @contextmanager
-def calls_of(known: set[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Collect the calls of some functions of this repository, in order."""
+def calls_of(known: set[tuple[str, str]] | None = None) -> Iterator[list[tuple[str, str]]]:
+    """Collect the files and functions of ours that are entered, in order: some, or all but the simulated broker's."""
     calls: list[tuple[str, str]] = []
-    files = {str(ROOT / path): path for path, _ in known}
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename in files:
-            call = (files[code.co_filename], code.co_qualname)
-            if call in known:
-                calls.append(call)
+        path, by = (each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back or frame))
+        call = path, frame.f_code.co_qualname
+        is_wanted = (
+            call in known if known else path.endswith(".py") and not OTHERS.match(path) and "broker/memory" not in by
+        )
+        if event == "call" and is_wanted:
+            calls.append(call)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -355,27 +356,6 @@ def calls_of(known: set[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
         yield calls
     finally:
         sys.setprofile(before)
-
-
-def followed(function: Callable[..., Any], take: Callable[[Any, list[tuple[str, str]]], None]) -> Callable[..., Any]:
-    """Hand the files and functions of ours that a method enters to `take`, but for those of the simulated broker."""
-
-    def follow(self: Any, *given: Any) -> Any:
-        before, calls = sys.getprofile(), list[tuple[str, str]]()
-
-        def note(frame: FrameType, event: str, _argument: Any) -> None:
-            files = [each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back) if each]
-            if event == "call" and files[0].endswith(".py") and not any(map(BROKERS.match, files)):
-                calls.append((files[0], frame.f_code.co_qualname))
-
-        sys.setprofile(note)
-        try:
-            return function(self, *given)
-        finally:
-            sys.setprofile(before)
-            take(self, calls)
-
-    return follow
 
 
 def rows(path: Path) -> Path:
@@ -437,8 +417,18 @@ def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, m
         elif "Publisher.receipt" in names and "ModelPublisher.model" not in names:  # which is another way
             entered["closes" if any(name.endswith(".reduce") for name in names) else "arrives"].append(files)
 
+    def follow(owner: type, method: str) -> None:
+        function = getattr(owner, method)
+
+        def followed(self: Any, *given: Any) -> None:
+            with calls_of() as calls:
+                function(self, *given)
+            take(self, calls)
+
+        monkeypatch.setattr(owner, method, followed)
+
     for owner, method in ((Agent, "handle"), (Effects, "work"), (Coordinator, "handle")):
-        monkeypatch.setattr(owner, method, followed(getattr(owner, method), take))
+        follow(owner, method)
     learn(tmp_path, 3)
 
     counts = {name: sorted(map(len, ways)) for name, ways in entered.items()}
