@@ -344,8 +344,8 @@ def calls_of(known: set[tuple[str, str]] | None = None) -> Iterator[list[tuple[s
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         path, by = (each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back or frame))
         call = path, frame.f_code.co_qualname
-        is_wanted = (
-            call in known if known else path.endswith(".py") and not OTHERS.match(path) and "broker/memory" not in by
+        is_ours = path and not OTHERS.match(path) and "broker/memory" not in by
+        if event == "call" and (call in known if known else is_ours):
         )
         if event == "call" and is_wanted:
             calls.append(call)
