@@ -346,8 +346,6 @@ def calls_of(known: set[tuple[str, str]] | None = None) -> Iterator[list[tuple[s
         call = path, frame.f_code.co_qualname
         is_ours = path and not OTHERS.match(path) and "broker/memory" not in by
         if event == "call" and (call in known if known else is_ours):
-        )
-        if event == "call" and is_wanted:
             calls.append(call)
 
     before = sys.getprofile()
