@@ -67,16 +67,18 @@ class Arrivals:
         former = self._held.pop(agent, None)
         self.fleet.held -= 0 if former is None else former.size
         state, born = _state(message)
-        is_up, incarnation = state is not None and state.status == "up", state and state.incarnation
-        wait = self.fleet.wait(agent, state if is_up else None, incarnation)
+        birth = state if state is not None and state.status == "up" else None
+        incarnation = None if state is None else state.incarnation
+        wait = self.fleet.wait(agent, birth, incarnation)
         if wait > 0:
-            self._hold(message, self.clock() + wait)
+            self._hold(message, birth, self.clock() + wait)
             return None
-        if state is None or not is_up:
-            about = {} if state is None else {"software": state.software, "stopped": state.stopped}
-            return AgentDown(at, agent) if self.fleet.down(agent, incarnation, born=born, **about) else None
+        if birth is None:
+            software, stopped = ("", False) if state is None else (state.software, state.stopped)
+            is_news = self.fleet.down(agent, incarnation, software=software, born=born, stopped=stopped)
+            return AgentDown(at, agent) if is_news else None
         refused = self.fleet.refused
-        offer = self.fleet.up(agent, state, born)
+        offer = self.fleet.up(agent, birth, born)
         if self.fleet.refused > refused:
             self._log_refused(agent)
         if offer is None:
@@ -84,12 +86,10 @@ class Arrivals:
         self.rebroadcast.add(agent, self.clock())
         return AgentUp(at, agent, offer)
 
-    def _hold(self, message: Envelope | Address, due: float) -> None:
+    def _hold(self, message: Envelope | Address, birth: AgentState | None, due: float) -> None:
         """Keep what came too often until its time comes. A will in any case: who is down must not be taken for up."""
-        state, _ = _state(message)
-        is_up = state is not None and state.status == "up"
-        size = _HELD_BYTES + (size_of(offer_of(state)) if state is not None and is_up else 0)
-        if is_up and not self.fleet.fits(size):
+        size = _HELD_BYTES + (0 if birth is None else size_of(offer_of(birth)))
+        if birth is not None and not self.fleet.fits(size):
             self._log_refused(message.agent)
             return
         self.metrics["births.held"] += 1

@@ -44,7 +44,7 @@ def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
     play = Play(toy_spec())
     play.answer("a", "b", "c")
     first, second = play.requests
-    assert first.request.sample is first.request.asked is second.request.asked is None, "a cohort knows who it is"
+    assert (first.request.sample, first.request.asked, second.request.asked) == (None, None, None), "it knows who it is"
     play.up("d")
     assert play.outcomes("d") == ["rejected not-asked"]
     assert (second.number, second.attempt, second.ordinal) == (2, 1, 2)
