@@ -276,7 +276,8 @@ class Coordinator:
         champion = self.models.champion(spec.model)
         if spec.private is not None:
             formers = [each.document for _, each in self.rollouts.formers(spec.model, private=True)]
-            start = private_start(start, champion and champion.document, formers, self.runs.private_past())
+            in_use = None if champion is None else champion.document
+            start = private_start(start, in_use, formers, self.runs.private_past())
         elif champion is not None and not champion.is_private and spec.participation == "cohort":
             start = replace(start, champion=champion.document)
         policy = spec.policy.with_quorum(len(self._counted(start, champion)))
