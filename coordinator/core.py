@@ -272,7 +272,7 @@ class Coordinator:
         window = spec.window and spec.window.started(self.timeline.wall())
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "window": window})
         self.runs.begin(spec.run)
-        start = Start(self.timeline.now(), spec, self.fleet.offers())
+        start = Start(self.timeline.now(), spec, self.fleet.offers() | self.fleet.faulty())
         champion = self.models.champion(spec.model)
         if spec.private is not None:
             formers = [each.document for _, each in self.rollouts.formers(spec.model, private=True)]

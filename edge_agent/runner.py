@@ -1,7 +1,8 @@
 """The shell around agents: threads, the clock, signals. `run_agent` is what ``glassfleet agent`` calls.
 
 The transport's thread only puts into a queue; one loop takes from it, lets the agents do what is due, and scores
-models when there is nothing else. The loop serves one agent (`run_agent`) or many (``edge_agent.fleet``).
+models when there is nothing else. The loop serves one agent
+(`run_agent`), or many where tests and benchmarks have them in one process.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import queue
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +23,13 @@ from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
+from edge_agent.presence import software_version
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
-from schemas.errors import IdentityError, UsageError
+from edge_agent.storage import Lock, make_directory
+from schemas.envelope import Envelope
+from schemas.errors import DataError, GlassfleetError, IdentityError, UsageError
+from schemas.messages import AgentState
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
@@ -31,6 +37,9 @@ if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
 
 QUEUE_SIZE = 10_000
 """Messages that may wait: requests and receipts of many runs, and yet no more than some MB."""
+
+TELL_WAIT = 5.0
+"""Seconds for each step of telling the fleet that the data cannot be used."""
 
 BATCH = 256
 """Messages that are handled before the clock is looked at again: some milliseconds."""
@@ -186,8 +195,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         agent.log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
     def make_transport(will: Message) -> Transport:
-        refused = RefusalLog(count, tell)
-        return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
+        return _transport(config, will, credentials, RefusalLog(count, tell))
 
     verifier = None if credentials is None else credentials.verifier
     agent = Agent(config, source, make_transport, verifier=verifier)
@@ -198,6 +206,32 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     if config.evaluate and not source.test.rows:
         agent.log.warning("data", note=f"{NO_TEST_ROWS}. {HOW_TO_TEST}")
     return agent
+
+
+def _transport(
+    config: AgentConfig, will: Message | None, credentials: FolderCredentials | None, refused: RefusalLog
+) -> Transport:
+    return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
+
+
+def _tell_fault(config: AgentConfig, fault: DataError) -> None:
+    """Let the fleet know that this vehicle is down and why; not where another process is this agent."""
+    incarnation, started, is_connected = uuid.uuid4().hex, time.time(), threading.Event()
+    body = AgentState(status="down", fault=fault.tells[:200], incarnation=incarnation, software=software_version())
+    state = Envelope(fleet=config.fleet, body=body, agent=config.id, time=started)
+    with contextlib.suppress(GlassfleetError):  # what is wrong with the data is told in any case, by our caller
+        lock = Lock(make_directory(config.directory), config.id)
+        try:
+            connect_once(link_of(config), TELL_WAIT)
+            silent = RefusalLog(lambda _: None, lambda *_: None)
+            transport = _transport(config, None, _credentials(config), silent)
+            transport.start(Handlers(lambda _: None, is_connected.set, lambda _: None))
+            if is_connected.wait(TELL_WAIT):
+                transport.publish(Topics(config.fleet).agent_state(config.id), state.to_bytes(), retain=True)
+                transport.flush(TELL_WAIT)
+            transport.stop()
+        finally:
+            lock.release()
 
 
 def _credentials(config: AgentConfig) -> FolderCredentials | None:
@@ -228,7 +262,11 @@ def run_agent(config: AgentConfig) -> None:
         A setting cannot be meant as written (2).
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet, agent=config.id)
-    agent = make_agent(config)
+    try:
+        agent = make_agent(config)
+    except DataError as fault:
+        _tell_fault(config, fault)
+        raise
     agent.log.info(
         "agent",
         fleet=config.fleet,

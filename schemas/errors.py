@@ -29,13 +29,15 @@ class UsageError(GlassfleetError):
 class DataError(GlassfleetError):
     """The vehicle's data cannot be used: missing target, text column, NaN, no rows.
 
-    It tells `where` the data is (may be empty), `what` is wrong with it, and how to `mend` that (may be empty).
+    It tells `where` the data is (may be empty), `what` is wrong with it, and how to `mend` that (may be empty). Of all
+    this only `tells` may leave the vehicle: it names columns, and no cell, file or address.
     """
 
     exit_code = 3
 
-    def __init__(self, what: str, mend: str = "", where: str = "") -> None:
+    def __init__(self, what: str, mend: str = "", where: str = "", tells: str = "its log says why") -> None:
         super().__init__((f"{where}: " if where else "") + what + (f". {mend}" if mend else ""))
+        self.tells = tells
         self.what = what
         self.mend = mend
         self.where = where

@@ -76,6 +76,8 @@ class AgentState(Body):
     status : "up" or "down"
     stopped : bool
         It is down because it was told to stop; else its connection broke off.
+    fault : str
+        It is down because its data cannot be used: why, without any cell. Empty: another reason.
     incarnation : str
         Random per process start; a foreign incarnation under the same id means that two processes share it.
     software : str
@@ -103,6 +105,7 @@ class AgentState(Body):
     kind: ClassVar[str] = "agent-state"
     status: Literal["up", "down"]
     stopped: bool = Field(default=False, exclude_if=lambda stopped: not stopped)
+    fault: Annotated[str, Field(max_length=200)] = Field(default="", exclude_if=lambda fault: not fault)
     incarnation: Name
     software: Text = ""
     schemes: list[Name] = Field(default_factory=list, max_length=256)

@@ -202,7 +202,7 @@ def _model_words(leak: ModelLeak) -> str:
 
 
 def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
-    from edge_agent.sources.folder import vehicle_files
+    from edge_agent.sources.readers import vehicle_files
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.report import audit as attack
     from glassfleet.audit.report import protection_of, truth
@@ -412,7 +412,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     if options.vehicles is None:
-        from edge_agent.sources.folder import vehicle_files
+        from edge_agent.sources.readers import vehicle_files
 
         files = list(vehicle_files(options.data))
         labels = _are_labels(files[0][1], options.target, scheme)

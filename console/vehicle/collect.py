@@ -152,6 +152,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
         source,
         signals=live.signals,
         time=live.clock,
+        plan=live.plan,
+        seconds=live.seconds,
         access=Access(identity, ca_file, token_file, insecure_plaintext),
         follow=follow,
         speed=0.0,

@@ -22,7 +22,8 @@ from glassfleet.evaluation.paired import in_words, relative
 from schemas.messages import ModelPointer
 
 KINDS: Final = (
-    *("false-answers", "refuses", "differs", "stands-out", "far-out", "down", "missed", "behind", "worse-than-alone"),
+    *("false-answers", "refuses", "bad-data", "differs", "stands-out", "far-out", "down", "missed", "behind"),
+    "worse-than-alone",
 )
 """Of causes, the most urgent first."""
 
@@ -135,8 +136,7 @@ def look_at(known: Mapping[str, KnownAgent], runs: Sequence[Attendance], current
     # Those that are down too: their certificates told it before.
     offers = {agent: each.offer for agent, each in known.items()}
     differ = ((agent, _cause("differs", words)) for agent, words in differences(offers))
-    gone = ((agent, each.stopped) for agent, each in known.items() if each.status != "up")
-    down = ((agent, _cause("down", STOPPED if stopped else BROKE_OFF)) for agent, stopped in gone)
+    down = ((agent, _why_down(each)) for agent, each in known.items() if each.status != "up")
     for agent, cause in (*_of_runs(known, runs), *differ, *of_models, *down):
         causes[agent].append(cause)
     for each in causes.values():
@@ -145,6 +145,12 @@ def look_at(known: Mapping[str, KnownAgent], runs: Sequence[Attendance], current
     for run in reversed(runs):
         rows |= run.rows
     return Look(known, rows, held, dict(causes))
+
+
+def _why_down(known: KnownAgent) -> Cause:
+    if known.offer.fault:
+        return _cause("bad-data", f"cannot use its data: {known.offer.fault}")
+    return _cause("down", STOPPED if known.stopped else BROKE_OFF)
 
 
 def _of_runs(known: Mapping[str, Any], runs: Sequence[Attendance]) -> Iterator[tuple[str, Cause]]:

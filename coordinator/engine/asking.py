@@ -101,17 +101,23 @@ def wanted(state: RunState) -> tuple[int, str]:
 
 
 def is_enough(state: RunState, able: int, wanted: int) -> bool:
-    """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
+    """Whether a run may begin without agents that differ from most or cannot use their data, and no others."""
     if state.spec.private is not None or not state.features:
         return False
     needed = needed_columns(state)
-    there = able + sum(bool(differs(state, offer, needed)) for offer in state.agents.values())
+    left_out = (bool(offer.fault or differs(state, offer, needed)) for offer in state.agents.values())
+    there = able + sum(left_out)
     return there >= wanted and able >= share(state.spec.policy.min_agents, there)
 
 
 def asked_for(private: PrivatePolicy) -> str:
     """Return in words why a private run needs as many vehicles as it does."""
     return f"the run has --floor {private.floor} and --company {private.company}"
+
+
+def count_up(state: RunState) -> int:
+    """Return how many agents are up."""
+    return sum(not offer.fault for offer in state.agents.values())
 
 
 def able(state: RunState) -> tuple[str, ...]:
@@ -143,13 +149,16 @@ def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> b
 
 
 def unable(state: RunState) -> dict[str, str]:
-    """Return why the agents that are up and that `able` leaves out are not asked, by agent."""
+    """Return why the agents that `able` leaves out are not asked, by agent: they are up, or cannot use their data."""
     wanted = needed_columns(state) if state.features else frozenset(state.spec.features or ())
     target = state.target or state.spec.target or ""
     reasons = {}
     for agent, offer in state.agents.items():
         if agent in state.spec.without:
             reasons[agent] = "is left out of this run"
+            continue
+        if offer.fault:
+            reasons[agent] = f"cannot use its data: {offer.fault}"
             continue
         missing = sorted(wanted - set(offer.features)) if offer.features else []
         if state.spec.scheme not in offer.schemes:
@@ -294,9 +303,9 @@ def _former(current: Round) -> Waiting:
 
 
 def _gathering(state: RunState) -> Waiting:
-    known, up = settled(state), len(state.agents)
+    known, up = settled(state), count_up(state)
     cannot = unable(known)
-    can = up - len(cannot) if known.features else 0
+    can = len(able(known)) if known.features else 0
     needed, way_out = wanted(state)
     there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {can or 'none'} can" if can < up else "")
     needs = f"needs {_count(needed, 'vehicle')} that can answer{way_out and f' ({way_out})'}: {there}"

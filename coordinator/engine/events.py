@@ -25,7 +25,7 @@ Encoded: TypeAlias = bytes | memoryview
 
 @dataclass(frozen=True)
 class Offer:
-    """What an agent says it can do, from its birth certificate."""
+    """What an agent says it can do, from its birth certificate; `fault`: why it is down and cannot use its data."""
 
     schemes: frozenset[str] = frozenset()
     features: tuple[str, ...] = ()
@@ -34,6 +34,7 @@ class Offer:
     far: tuple[str, ...] = ()
     plan: str = ""
     held_back: str = ""
+    fault: str = ""
 
     @property
     def kind_of(self) -> dict[str, str]:
@@ -129,7 +130,7 @@ class Checkpoint(TimedEvent):
 
 @dataclass(frozen=True)
 class AgentUp(TimedEvent):
-    """An agent's birth certificate."""
+    """An agent's birth certificate, or its word that its data cannot be used: an offer with a fault."""
 
     kind = "agent-up"
     agent: str

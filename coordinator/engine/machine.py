@@ -62,6 +62,7 @@ from pydantic import ValidationError
 from coordinator.engine import answers, asking, checkpoint, counting, events, learning, pairing, rounds
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
+from coordinator.engine.events import Offer
 from coordinator.engine.learning import Collecting, Lookup, Openly, Privately, SchemeFaultError
 from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
@@ -261,15 +262,25 @@ def _take(draft: Draft, event: events.Event) -> None:
         case events.Malformed():
             answers.turn_away(draft, event.agent, event.task_digest, "rejected", event.reason)
         case events.AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
-            if draft.state.agents.get(agent) != offer:
-                draft.update(agents=draft.state.agents.set(agent, offer))
-            answers.heard(draft, agent)
+            _offered(draft, agent, offer)
         case events.AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
             draft.update(agents=draft.state.agents.delete(agent))
         case events.Cancel() | events.Unable():
             _stop(draft, event)
     _gather(draft)
     _settle(draft)
+
+
+def _offered(draft: Draft, agent: str, offer: Offer) -> None:
+    """Take an offer; who cannot use its data is there only for a run that gathers, which then waits for no other."""
+    agents = draft.state.agents
+    if offer.fault and draft.state.phase != "gathering":
+        if agent in agents:
+            draft.update(agents=agents.delete(agent))
+        return
+    if agents.get(agent) != offer:
+        draft.update(agents=agents.set(agent, offer))
+    answers.heard(draft, agent)
 
 
 def _stop(draft: Draft, event: events.Cancel | events.Unable) -> None:
@@ -308,7 +319,7 @@ def _gather(draft: Draft) -> None:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
-            f"({len(state.agents)} up in all{way_out and f'; {way_out}'})"
+            f"({asking.count_up(state)} up in all{way_out and f'; {way_out}'})"
             + draft.without_broker("that time")
             + asking.why_not(asking.unable(settled)),
         )

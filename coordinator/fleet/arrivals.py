@@ -69,10 +69,13 @@ class Arrivals:
         state, born = _state(message)
         birth = state if state is not None and state.status == "up" else None
         incarnation = None if state is None else state.incarnation
-        wait = self.fleet.wait(agent, birth, incarnation)
+        wait = self.fleet.wait(agent, birth, incarnation, "" if state is None else state.fault)
         if wait > 0:
             self._hold(message, birth, self.clock() + wait)
             return None
+        if state is not None and birth is None and state.fault:
+            faulty = self.fleet.cannot(agent, state, born)
+            return None if faulty is None else AgentUp(at, agent, faulty)
         if birth is None:
             software, stopped = ("", False) if state is None else (state.software, state.stopped)
             is_news = self.fleet.down(agent, incarnation, software=software, born=born, stopped=stopped)

@@ -106,7 +106,7 @@ class SharedOffers:
 
 def size_of(offer: Offer) -> int:
     """Return the bytes of memory that an offer takes: a name of one letter takes fifty to eighty."""
-    names = (*offer.schemes, *offer.features, offer.target, *offer.kinds, *offer.far, offer.plan)
+    names = (*offer.schemes, *offer.features, offer.target, *offer.kinds, *offer.far, offer.plan, offer.fault)
     places = sys.getsizeof(offer.schemes) + sys.getsizeof(offer.features)
     return _OFFER_BYTES + places + sum(map(sys.getsizeof, names))
 
@@ -166,19 +166,21 @@ class Fleet:
         """Whether there is memory for so many bytes more."""
         return self.size + size <= self._fleet_bytes
 
-    def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
+    def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None, fault: str = "") -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
 
         Parameters
         ----------
         body : AgentState or None
-            A birth certificate; None: a last will, of `incarnation`.
+            A birth certificate; None: a last will, of `incarnation`, or its word of a `fault` of its data.
         """
         known = self._agents.get(agent)
         if known is None:
             return 0.0
         if body is not None:
             is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer_of(body))
+        elif fault:
+            is_news = fault != known.offer.fault
         else:
             is_news = known.status == "up" and incarnation in (None, known.incarnation)
         if not is_news:
@@ -254,6 +256,22 @@ class Fleet:
             return False
         self._put(agent, self._counted(known, status="down", stopped=stopped, since=self._wall()))
         return True
+
+    def cannot(self, agent: str, state: AgentState, born: float) -> Offer | None:
+        """Take an agent's word that it is down because its data cannot be used; the offer that says so when it is news.
+
+        Whatever process said it: one that is alive tells again that it is up.
+        """
+        known, offer = self._agents.get(agent), Offer(fault=state.fault)
+        if known is None:
+            record = _record("down", state.incarnation, state.software, offer, self._since(born))
+            return self._meet(agent, record) if self._has_room(record.size + self._offers.cost(offer)) else None
+        if (known.status, known.offer) == ("down", offer):
+            return None
+        shared = self._offers.acquire(offer)
+        self._offers.release(known.offer)
+        self._put(agent, self._counted(known, status="down", stopped=False, offer=shared, since=self._wall()))
+        return shared
 
     def _since(self, born: float) -> float:
         now = self._wall()
@@ -372,6 +390,10 @@ class Fleet:
     def offers(self) -> dict[str, Offer]:
         """Return the agents that are up; from any thread."""
         return {agent: known.offer for agent, known in dict(self._agents).items() if known.status == "up"}
+
+    def faulty(self) -> dict[str, Offer]:
+        """Return the agents that are down because their data cannot be used; from any thread."""
+        return {agent: known.offer for agent, known in dict(self._agents).items() if known.offer.fault}
 
     def counts(self) -> dict[str, int]:
         """Return how many agents are up and down; from any thread."""

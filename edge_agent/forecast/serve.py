@@ -270,7 +270,15 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         access = _access(config)
         publish = to_fleet(config, stack)
         publish_signals = into_vehicle(config, access, stack)
-        asked = Asked(config.source, signals=plan.signals, time=plan.clock, access=access, speed=config.speed)
+        asked = Asked(
+            config.source,
+            signals=plan.signals,
+            time=plan.clock,
+            plan=plan.plan,
+            seconds=plan.seconds,
+            access=access,
+            speed=config.speed,
+        )
         rows = Rows(plan, units=asked.units)
         samples = Samples(asked)
         stack.callback(samples.close)

@@ -19,8 +19,8 @@ def main() -> int:
     try:
         report = import_files(Job([Path(source)], Path(out), target=target))
     except GlassfleetError as fault:
-        fields = {"what": getattr(fault, "what", str(fault)), "mend": getattr(fault, "mend", "")}
-        sys.stdout.write(json.dumps({"fault": {**fields, "where": getattr(fault, "where", source)}}))
+        fields = {name: getattr(fault, name, "") for name in ("mend", "where", "tells")}
+        sys.stdout.write(json.dumps({"fault": {**fields, "what": getattr(fault, "what", str(fault))}}))
         return fault.exit_code
     sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings}))
     return 0

@@ -10,9 +10,8 @@ from typing import Final
 
 from edge_agent.imports import numbers, times
 from edge_agent.imports.dialect import is_value
-from edge_agent.imports.marks import is_mark, words
+from edge_agent.imports.marks import is_mark, personal, words, words_of
 from edge_agent.imports.numbers import Reading
-from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import UNDECIDED, Column
 from glassfleet.data.cells import PAIRS
 from schemas.limits import MAX_CATEGORIES
@@ -191,7 +190,7 @@ def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: S
             why="left out: numbers with more digits than are kept, like ids",
         )
     steps = {second - first for first, second in pairwise(values)}
-    of_name = times.words_of(given.name) or ["unnamed"]
+    of_name = words_of(given.name) or ["unnamed"]
     if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or of_name[0] in _COUNTERS):
         return replace(
             verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id"

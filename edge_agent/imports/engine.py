@@ -27,8 +27,18 @@ from edge_agent.recordings.units import SAME
 from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
 
-MEMORY: Final = "160MB"
-"""What the engine may use at once; the process stays below 300 MB with it."""
+MEMORY: Final = "260MB"
+"""What the engine may use at once. With less it writes with one thread; for ordinary tables it takes less, and
+the process stays below 300 MB."""
+
+BUFFER: Final = 2 * LONGEST_LINE
+"""Bytes that each thread reads at once: the least that the longest line allows."""
+
+VECTOR: Final = 2048
+"""Rows that the engine works on at once."""
+
+GROUP: Final = 1 << 19
+"""Cells that are written at once."""
 
 REJECTS: Final = 10_000
 """Lines that are looked at one by one because they do not fit; more are no accident."""
@@ -119,6 +129,12 @@ def _filled(column: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.ma.filled(column.astype(np.float64), np.nan))
 
 
+def parquet_sql(columns: int, metadata: str = "") -> str:
+    """Return how COPY writes a table of Parquet: in groups of rows that fit into the engine's memory."""
+    rows = max(VECTOR, GROUP // max(1, columns) // VECTOR * VECTOR)
+    return f"(FORMAT parquet, ROW_GROUP_SIZE {rows}{metadata and f', {metadata}'})"
+
+
 def text_sql(value: str) -> str:
     """Return a text as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
@@ -151,6 +167,8 @@ class Cells:
         Condition that leaves rows out.
     scales : dict of str to (float, float)
         Name in the file -> factor and offset that make the plan's unit of the file's.
+    has_low_lines : bool
+        Whether a cell may have a ``_``, with which the engine would take an id for a number.
     """
 
     sql: str
@@ -159,12 +177,13 @@ class Cells:
     left_out: Counter[str] = field(default_factory=Counter)
     without: str = ""
     scales: dict[str, tuple[float, float]] = field(default_factory=dict)
+    has_low_lines: bool = True
 
     def value_sql(self, name: str, plan: Plan) -> str:
         """Return the expression of a column of the plan, in the plan's unit."""
         column = plan.columns[name]
         source = column.source or name
-        value = value_sql(self.columns[source], column, plan)
+        value = value_sql(self.columns[source], column, plan, has_low_lines=self.has_low_lines)
         factor, offset = self.scales.get(source, SAME)
         return value if (factor, offset) == SAME else f"({value}) * {factor!r} + {offset!r}"
 
@@ -176,12 +195,13 @@ def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
     sql = (
         f"read_csv({text_sql(str(text.path))}, delim={text_sql(dialect.separator)}, quote='\"', escape='\"', "
         f"header=false, skip={dialect.data - 1}, auto_detect=false, columns={{{layout}}}, store_rejects=true, "
-        f"rejects_limit={REJECTS}, max_line_size={LONGEST_LINE}, parallel=true)"
+        f"rejects_limit={REJECTS}, max_line_size={LONGEST_LINE}, buffer_size={BUFFER}, parallel=true)"
     )
-    return Cells(sql, {name: f"c{index}" for index, name in enumerate(names)}, text.source)
+    columns = {name: f"c{index}" for index, name in enumerate(names)}
+    return Cells(sql, columns, text.source, has_low_lines=text.has_low_lines)
 
 
-def value_sql(cell: str, column: Column, plan: Plan) -> str:
+def value_sql(cell: str, column: Column, plan: Plan, *, has_low_lines: bool = True) -> str:
     """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
     raw = f"trim({cell}, ' \t\u00a0\u202f')"
     missing = [
@@ -199,10 +219,10 @@ def value_sql(cell: str, column: Column, plan: Plan) -> str:
         case "hex":
             digits = f"CASE WHEN lower({raw}[1:2]) = '0x' THEN {raw} ELSE '0x' || {raw} END"
             return f"CASE WHEN {gone} THEN NULL ELSE try_cast({digits} AS UBIGINT)::DOUBLE END"
-    return _number_sql(cell, raw, gone, column, plan)
+    return _number_sql(cell, raw, gone, column, plan, has_low_lines)
 
 
-def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan) -> str:
+def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan, has_low_lines: bool) -> str:  # noqa: PLR0917
     decimal = column.decimal or plan.csv.decimal
     thousands = plan.csv.thousands if column.thousands is None else column.thousands
     thousands = "" if thousands == decimal else thousands
@@ -211,7 +231,8 @@ def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan) -> s
     if decimal == "." and not thousands and not column.cut:
         plain = f"try_cast({cell} AS DOUBLE)"
         minus = f"try_cast(replace({cell}, '\u2212', '-') AS DOUBLE)"
-        usual = f"WHEN isfinite({plain}) AND NOT contains({cell}, '_') THEN {plain}"
+        no_id = f" AND NOT contains({cell}, '_')" if has_low_lines else ""
+        usual = f"WHEN isfinite({plain}){no_id} THEN {plain}"
         return f"{marked}CASE {usual} WHEN {plain} IS NULL AND contains({cell}, '\u2212') THEN {minus} END{end}"
     text = f"replace({raw}, '\u2212', '-')"
     if column.cut:

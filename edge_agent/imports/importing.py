@@ -20,16 +20,16 @@ from edge_agent.imports.engine import (
     cells_of,
     judge_rejects,
     name_sql,
+    parquet_sql,
     text_sql,
     time_sql,
 )
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
-from edge_agent.imports.reading import Reading, without_repeats
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
-from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from edge_agent.imports.rows import Part, Reading, aligned_long, aligned_wide, joined, without_repeats
 from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as
@@ -161,6 +161,7 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     text, dialect, given = judged
     report = job.report
     cells = cells_of(text, dialect, given.names)
+    cells.has_low_lines |= any("_" in cell for row in given.rows[: given.head] for cell in row)
     _convert(cells, dialect, report)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
@@ -234,7 +235,7 @@ def _dense(reading: Reading, place: Path) -> Part:
     reading.engine.forget_rejects()
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"(FORMAT parquet, {reading.report.metadata()})",
+        f"{parquet_sql(len(columns), reading.report.metadata())}",
         cells.where,
     )
     cells.left_out = Counter()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.imports.opened import ARROW, CUT, PARQUET, Text, opened
+from edge_agent.imports.opened import ARROW, BEGIN, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
 from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
@@ -26,6 +26,9 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
     DataError
         It is of a kind that is read elsewhere, or damaged.
     """
+    if not source.exists():
+        what = "there is no such file"
+        raise DataError(what, "Check its name and its folder", str(source), what)
     with os_faults_as(DataError, f"{source}: cannot be read", ". Check its name, its folder and its rights"):
         begin = b"" if source.is_dir() else source.open("rb").read(8)
     if begin.startswith((PARQUET, ARROW)):
@@ -50,8 +53,7 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
     try:
         file = parquet.ParquetFile(source) if is_parquet else ipc.open_file(source)
         schema = file.schema_arrow if is_parquet else file.schema
-        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-        kept = [name for name in schema.names if name not in index and not re.fullmatch(r"__index_level_\d+__", name)]
+        kept = without_index(schema)
         nested = [name for name in kept if pa.types.is_nested(schema.field(name).type)]
         if nested:
             raise DataError(
@@ -69,8 +71,14 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
         raise DataError(
             f"not a readable table of Parquet or Arrow ({reason})", "Write or copy it again", str(source)
         ) from fault
-    text.begin = copy.open("rb").read(65536)
+    text.begin = copy.open("rb").read(BEGIN)
     return text
+
+
+def without_index(schema: Any) -> list[str]:
+    """Return the columns but for what pandas numbers the rows with: it says nothing of a drive."""
+    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    return [name for name in schema.names if name not in index and not re.fullmatch(r"__index_level_\d+__", name)]
 
 
 def _plain(table: Any) -> Any:
@@ -111,7 +119,7 @@ def _of_json(text: Text, scratch: Path) -> Text:
         for document in _objects(text):
             writer.writerow([document.get(name, "") for name in fields])
     text.notes.append("JSON, one object a row")
-    text.path, text.is_torn = copy, False
+    text.path, text.is_torn, text.begin = copy, False, copy.open("rb").read(BEGIN)
     return text
 
 

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
-from edge_agent.imports import columns, numbers, times
+from edge_agent.imports import columns, numbers
 from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
 from edge_agent.imports.columns import Cells, Verdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
-from edge_agent.imports.marks import words
+from edge_agent.imports.marks import words, words_of
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.opened import Text, lines_between
 from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
+T = TypeVar("T")
+
 HEAD: Final = 5_000
 PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
 
+FEWEST, CELLS = 500, 1 << 17
+"""Of a wide table fewer: about so many cells, and at least so many rows."""
+
 LONGEST_NAME: Final = 200
-_SIGNALS: Final = words("signal signals signalname name path channel variable key sensor parameter pid kanal")
-_VALUES: Final = words("value values wert val reading messwert data")
+_SIGNALS: Final = words("signal signals signalname sig name path channel variable key sensor parameter pid kanal")
+_VALUES: Final = words("value values wert val v reading messwert data")
+_PATH: Final = re.compile(r"[A-Za-z_]\w*([./][A-Za-z_]\w*)+")
 
 
 @dataclass
@@ -54,7 +61,9 @@ class UndecidedError(DataError):
         listed = "; ".join(decision.what for decision in decisions[:5])
         more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
         lines = "; ".join(decision.plan for decision in decisions[:5])
-        super().__init__(f"{listed}{more}", f"Decide it in a plan (glassfleet data import --plan). {lines}", where)
+        mend = f"Decide it in a plan: {lines}"
+        named = ", ".join(dict.fromkeys(repr(decision.column) for decision in decisions if decision.column))
+        super().__init__(f"{listed}{more}", mend, where, f"a plan has to say how {named or 'it'} is read")
         self.proposal = proposal
 
 
@@ -73,10 +82,11 @@ def sample(text: Text, dialect: Dialect) -> Sample:
     found = Sample(names, [], [], 0)
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
-        _take(reader, HEAD, dialect, found, dialect.data)
+        most = min(HEAD, max(FEWEST, CELLS // dialect.width))
+        _take(reader, most, dialect, found, dialect.data)
     found.head = len(found.rows)
     size = text.path.stat().st_size
-    if found.head >= HEAD:
+    if found.head >= most:
         begin, number = 0, 1
         for part in range(1, 5):
             with text.path.open("rb") as raw:
@@ -85,7 +95,7 @@ def sample(text: Text, dialect: Dialect) -> Sample:
                 begin = end
                 raw.readline()
                 lines = (line.decode("utf-8", "replace") for line in raw)
-                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, found, number)
+                _take(csv.reader(lines, delimiter=dialect.separator), most * PART // HEAD, dialect, found, number)
             number -= 1
     return found
 
@@ -171,27 +181,30 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         if verdict.decision:
             decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
-    marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    layout = Csv(
-        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
-    )
-    renamed = {shown[name][0]: column for name, column in kept.items()}
     wanted = shown[label][0]
-    proposal = Proposal(
-        Plan(
-            target=wanted,
-            csv=layout,
-            clock=clock,
-            columns=_last(renamed, wanted),
-            time=time_of(given, clock, kept, wanted, shown=shown, marks=Reading(layout.decimal, layout.thousands)),
-        ),
-        {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
-        decisions,
+    plan = Plan(
+        target=wanted,
+        csv=_csv(dialect, csv_marks, verdicts),
+        clock=clock,
+        columns=_last({shown[name][0]: column for name, column in kept.items()}, wanted),
+        time=time_of(given, clock, kept, wanted, shown=shown, marks=csv_marks),
     )
-    for name, verdict in verdicts.items():
-        if verdict.decision:
-            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{shown[name][0]}: {verdict.lines}"))
-    return proposal
+    return _proposal(plan, verdicts, {name: bare for name, (bare, _) in shown.items()}, decisions)
+
+
+def _csv(dialect: Dialect, marks: Reading, verdicts: dict[str, Verdict]) -> Csv:
+    missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
+    return Csv(separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing))
+
+
+def _proposal(plan: Plan, verdicts: dict[str, Verdict], shown: dict[str, str], decisions: list[Decision]) -> Proposal:
+    """Return a plan with the reasons and decisions of its columns, by the names that these are shown with."""
+    open_ones = [
+        Decision(name, verdict.decision, f"columns.{shown[name]}: {verdict.lines}")
+        for name, verdict in verdicts.items()
+        if verdict.decision
+    ]
+    return Proposal(plan, {shown[name]: verdict.why for name, verdict in verdicts.items()}, [*decisions, *open_ones])
 
 
 def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) -> dict[str, Verdict]:
@@ -222,7 +235,7 @@ def _named(column: Column, name: str, shown: str) -> Column:
     return column.model_copy(update={"source": name if name != shown else ""})
 
 
-def _last(given: dict[str, Column], target: str) -> dict[str, Column]:
+def _last(given: dict[str, T], target: str) -> dict[str, T]:
     return {**{name: column for name, column in given.items() if name != target}, target: given[target]}
 
 
@@ -329,8 +342,10 @@ def long_of(given: Sample) -> Long | None:
     """Return the columns of name and value where each row has one signal."""
     if not 2 <= len(given.names) <= 6:
         return None
-    by_word = {name: set(times.words_of(name)) for name in given.names}
-    signal = next((name for name, words in by_word.items() if words & _SIGNALS), None)
+    by_word = {name: set(words_of(name)) for name in given.names}
+    signal = next((name for name, words in by_word.items() if words & _SIGNALS), None) or next(
+        (name for at, name in enumerate(given.names) if all(map(_PATH.fullmatch, filter(None, given.cells(at))))), None
+    )
     value = next((name for name, words in by_word.items() if words & _VALUES and name != signal), None)
     if signal is None or value is None:
         return None
@@ -366,7 +381,7 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     }
     marks, verdicts = _settle(verdicts)
     shown = {name: split_unit(name)[0] for name in given.names}
-    of_rows = seconds_of(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
+    of_rows = seconds_of(given, clock, marks) or [0.0] * given.head
     gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
     own: dict[str, list[float]] = {name: [] for name in names}
@@ -374,30 +389,10 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
         if row[at] in own:
             own[row[at]].append(when)
     inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
-    missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    proposal = Proposal(
-        Plan(
-            target=label,
-            csv=Csv(
-                separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)
-            ),
-            long=long,
-            clock=clock,
-            time=Time(
-                column=shown.get(clock.source, "time"),
-                rows=label,
-                gap=gap,
-                inputs={**{name: each for name, each in inputs.items() if name != label}, label: inputs[label]},
-            ),
-            columns=_last({name: verdict.column for name, verdict in verdicts.items()}, label),
-        ),
-        {name: verdict.why for name, verdict in verdicts.items()},
-        decisions,
-    )
-    for name, verdict in verdicts.items():
-        if verdict.decision:
-            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{name}: {verdict.lines}"))
-    return proposal
+    time = Time(column=shown.get(clock.source, "time"), rows=label, gap=gap, inputs=_last(inputs, label))
+    kept = _last({name: verdict.column for name, verdict in verdicts.items()}, label)
+    plan = Plan(target=label, csv=_csv(dialect, marks, verdicts), long=long, clock=clock, time=time, columns=kept)
+    return _proposal(plan, verdicts, {name: name for name in verdicts}, decisions)
 
 
 def parse_line(line: str, separator: str) -> list[str]:

@@ -21,6 +21,7 @@ from typing import BinaryIO, Final
 from schemas.errors import DataError, os_faults_as
 
 CHUNK: Final = 1 << 20
+BEGIN: Final = 1 << 17
 LONGEST_LINE: Final = 1 << 21
 """Bytes; no engine reads a longer line, and no logger writes one."""
 
@@ -63,6 +64,8 @@ class Text:
         The first bytes, unpacked.
     is_torn : bool
         The last line has no line end.
+    has_low_lines : bool
+        Whether a ``_`` may stand behind its first `BEGIN` bytes.
     left_out : Counter of str
         Lines that were left out, by reason.
     notes : list of str
@@ -74,6 +77,7 @@ class Text:
     encoding: str = "utf-8"
     begin: bytes = b""
     is_torn: bool = False
+    has_low_lines: bool = True
     left_out: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
@@ -104,7 +108,7 @@ def opened(path: Path, scratch: Path, encoding: str = "") -> Text:
             raise DataError("the file is empty", "Write a header row with the columns' names", str(path))
         with _unpacked(path, text) as (chunks, is_packed):
             first = next(chunks, b"")
-            text.begin = first[:65536]
+            text.begin = first[:BEGIN]
             text.encoding = _encoding(first, encoding)
             if text.encoding == "utf-8" and not is_packed and _is_plain(first, chunks, text):
                 return text
@@ -115,53 +119,28 @@ def opened(path: Path, scratch: Path, encoding: str = "") -> Text:
     return text
 
 
-def head(path: Path, most: int) -> list[str] | None:
-    """Return the first whole lines of a file that is UTF-8 throughout them and ends with a line end; else None.
-
-    Raises
-    ------
-    DataError
-        It cannot be read, or is no text.
-    """
-    with (
-        os_faults_as(DataError, f"{path}: cannot be read", ". Check its name, its folder and its rights"),
-        _unpacked(path, text := Text(path, str(path))) as (chunks, is_packed),
-    ):
-        if not path.stat().st_size:
-            raise DataError("the file is empty", "Write a header row with the columns' names", str(path))
-        begin = b""
-        for chunk in chunks:
-            begin += chunk[:most]  # what an agent looks at stays in its memory
-            if len(begin) >= most:
-                break
-        if not is_packed:
-            with path.open("rb") as raw:
-                raw.seek(-1, 2)
-                if raw.read(1) != b"\n":
-                    return None
-        elif text.left_out or (len(begin) < most and not begin.endswith(b"\n")):
-            return None
-        whole = begin[: begin.rfind(b"\n") + 1]
-    if b"\0" in whole or (b"\r" in whole and whole.count(b"\r") != whole.count(b"\r\n")):
+def head(text: Text) -> list[str] | None:
+    """Return the first whole lines of a text of which nothing is to be left out; None: something is."""
+    if text.is_torn or text.left_out:
         return None
-    try:
-        return list(io.StringIO(whole.decode("utf-8-sig"), newline=""))
-    except UnicodeDecodeError:
-        return None
+    whole = text.begin[: text.begin.rfind(b"\n") + 1]
+    return list(io.StringIO(whole.decode("utf-8-sig"), newline=""))
 
 
 def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
     """Whether a file can be read where it lies: UTF-8, no NUL bytes, line ends with LF."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    line, last = 0, b""
+    line, last, text.has_low_lines = 0, b"", b"_" in first[BEGIN:]
     for chunk in _with(first, chunks):
+        text.has_low_lines |= chunk is not first and b"_" in chunk
         returns = chunk.count(b"\r")
         if b"\0" in chunk or (
             returns and abs(chunk.count(b"\n") - chunk.count(b"\r\n")) + returns - chunk.count(b"\r\n") > 1
         ):
             return False  # more than one at a chunk's edge: line ends of several kinds
         try:
-            decoder.decode(chunk)
+            if not chunk.isascii() or decoder.getstate()[0]:
+                decoder.decode(chunk)
         except UnicodeDecodeError:
             return False
         line = _longest(text, chunk, line)
@@ -317,7 +296,7 @@ def _write(path: Path, text: Text) -> None:
         except (UnicodeDecodeError, LookupError) as fault:
             mend = 'Name it in the plan: encoding = "..." under [csv]'
             raise DataError(f"not written in {text.encoding} ({fault})", mend, text.source) from fault
-    text.begin = text.path.open("rb").read(65536)
+    text.begin = text.path.open("rb").read(BEGIN)
     if not text.begin.strip():
         raise DataError("the file holds no text", "Copy it again from the logger", text.source)
     if text.encoding not in ("utf-8", "utf-16", "utf-32"):

@@ -14,7 +14,7 @@ from edge_agent.imports import judge
 from edge_agent.imports.catalogued import fit
 from edge_agent.imports.clocks import Decision, age, gap_of
 from edge_agent.imports.engine import Engine
-from edge_agent.imports.persons import personal
+from edge_agent.imports.marks import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
 from edge_agent.imports.rows import Part, aligned, tell_cuts

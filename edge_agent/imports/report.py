@@ -5,14 +5,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edge_agent.imports.engine import Engine, name_sql, text_sql
-from edge_agent.imports.marks import is_sentinel
+from edge_agent.imports.marks import FAR, is_sentinel
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
 from schemas.text import counted
+
+SOME: Final = 2048
+"""First rows of a table, which mostly tell that no value is far from all others."""
 
 
 @dataclass
@@ -140,26 +147,33 @@ def look(engine: Engine, table: Path, report: Report) -> None:
             holds.texts = int(low or 0)
         elif low is not None:
             holds.low, holds.high = float(low), float(high)
-            if name not in times_of:
-                _sentinels(engine, source, holds, report)
-                if low == high and report.rows > 2:
-                    report.warnings.append(f"{name}: all values are {holds.low:g}")
+            if name not in times_of and low == high and report.rows > 2:
+                report.warnings.append(f"{name}: all values are {holds.low:g}")
         report.columns.append(holds)
+    _sentinels(engine, source, [each for each in report.columns if each.name not in times_of], report)
 
 
-def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> None:
-    """Warn of a value far outside all the others that is there more than once: it may mean that there is none."""
-    assert holds.low is not None
-    assert holds.high is not None
-    name, low, high = name_sql(holds.name), holds.low, holds.high
-    near = engine.rows(
-        f"SELECT min({name}) FILTER ({name} > {low!r}), max({name}) FILTER ({name} < {high!r}), "
-        f"count(*) FILTER ({name} = {low!r}), count(*) FILTER ({name} = {high!r}) FROM {source}"
-    )[0]
-    for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
-        if is_sentinel(value, next_value, other, count, report.rows):
-            report.warnings.append(
-                f"{holds.name}: {value:g} is in {counted(count, 'rows')}, far from all other values "
-                f'(up to {next_value:g}): it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in '
-                f"the line of columns.{holds.name}"
-            )
+def _sentinels(engine: Engine, source: str, columns: Sequence[Holds], report: Report) -> None:
+    """Warn of values far outside all the others that are there more than once: they may mean that there is none."""
+    some = engine.arrays(f"SELECT * FROM {source} LIMIT {SOME}")
+    for each in columns:
+        if each.low is None or each.high is None or _is_spread(some[each.name], each.low, each.high):
+            continue
+        name, low, high = name_sql(each.name), each.low, each.high
+        near, below, lows, highs = engine.rows(
+            f"SELECT min({name}) FILTER ({name} > {low!r}), max({name}) FILTER ({name} < {high!r}), "
+            f"count(*) FILTER ({name} = {low!r}), count(*) FILTER ({name} = {high!r}) FROM {source}"
+        )[0]
+        for value, next_value, other, count in ((high, below, low, highs), (low, near, high, lows)):
+            if is_sentinel(value, next_value, other, count, report.rows):
+                report.warnings.append(
+                    f"{each.name}: {value:g} is in {counted(count, 'rows')}, far from all other values "
+                    f'(up to {next_value:g}): it may mean "no value". Then say so in the plan: missing = ["{value:g}"] '
+                    f"in the line of columns.{each.name}"
+                )
+
+
+def _is_spread(some: NDArray[np.float64], low: float, high: float) -> bool:
+    """Whether some values lie so far from both ends that neither is far from all others (`is_sentinel`)."""
+    third = (high - low) / (1.0 + FAR)
+    return bool(((some - low > third) & (high - some > third)).any())

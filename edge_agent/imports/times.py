@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from edge_agent.imports.marks import words
+from edge_agent.imports.marks import words, words_of
 
 NAMES: Final = words(
     "time times timestamp timestamps t ts zeit zeitstempel uhrzeit datetime datum date epoch elapsed clock "
@@ -55,11 +55,6 @@ def pattern(order: str) -> str:
     if order == "compact":
         clock = f"[T_ \\-]?{_COMPACT_TIME}"
     return f"{day}{clock}$"
-
-
-def words_of(name: str) -> list[str]:
-    """Return the words of a column's name, in lower case."""
-    return [part.lower() for part in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name) if part]
 
 
 def is_time_name(name: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import Clock, Column, Csv, read_plan
+from edge_agent.imports.plan import Clock, Column, Csv, Plan, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
 from edge_agent.recordings.signals import Signal
@@ -54,6 +54,8 @@ class LivePlan:
         Where each sample is a row: what its time is called there; empty: it is not told.
     target : str
         The column that stands last.
+    plan : Plan or None
+        The file's; None: there is none.
     """
 
     time: TimePlan | None = None
@@ -67,6 +69,7 @@ class LivePlan:
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
     column: str = ""
     target: str = ""
+    plan: Plan | None = None
 
     @classmethod
     def read(cls, name: str, catalogues: Sequence[Path] = ()) -> LivePlan:
@@ -120,6 +123,7 @@ class LivePlan:
             leaves=leaves,
             column=column,
             target=plan.target,
+            plan=plan,
         )
 
     @property
@@ -166,7 +170,12 @@ class LivePlan:
         if time is None and self.clock:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
-            time = self._seconds(values)
+            time = self.seconds(values)
+        long = None if self.plan is None else self.plan.long
+        if long is not None and sample.is_whole:
+            if not {long.signal, long.value} <= values.keys():
+                raise ValueError(f"the sample has no {long.signal!r} and {long.value!r}, as the plan says under [long]")
+            sample, values = replace(sample, is_whole=False), {str(values[long.signal]): values[long.value]}
         if self.time is not None and sample.is_whole:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
@@ -183,7 +192,8 @@ class LivePlan:
                 values = {self.column: time, **values}
         return replace(sample, time=time, values=values)
 
-    def _seconds(self, values: Mapping[str, Any]) -> float:
+    def seconds(self, values: Mapping[str, Any]) -> float:
+        """Return the time of fields by the plan's clock; raises ValueError."""
         at = values[self.clock]
         if self.form != "number":
             try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import structlog
+
+from edge_agent.imports.plan import Plan
 
 log = structlog.get_logger("glassfleet.samples")
 """Where an adapter tells what befalls its source."""
@@ -79,6 +81,8 @@ class Asked:
         What the plan needs; empty: there is no plan, and everything is wanted.
     time : str
         Field of the samples with their time; empty: none is told.
+    plan : Plan or None
+        How the cells of a table are read, and `seconds`, the time of a row of them; None: the table is judged.
     access : Access
     follow : bool
         At the end of a file wait for more, at the end of a named pipe for the next writer.
@@ -99,6 +103,8 @@ class Asked:
     source: str
     signals: tuple[str, ...] = ()
     time: str = ""
+    plan: Plan | None = None
+    seconds: Callable[[Mapping[str, Any]], float] | None = None
     access: Access = Access()
     follow: bool = False
     behind: str = ""

@@ -32,10 +32,6 @@ from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
 from glassfleet.model.protocol import Model
 from schemas.documents import document_digest
 
-_CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
-Forecast = tuple[Model, Dataset, NDArray[Any], NDArray[Any]]
-"""A version, the rows that its lagged features leave, its inputs of them and its forecasts."""
-
 
 @dataclass
 class Watch:
@@ -69,6 +65,11 @@ class Watch:
     def changes(self, digest: str) -> NDArray[np.int64] | None:
         """Return what is told of a model; None: nothing, as of one that a private run asked about, openly."""
         return self.memory.changes(digest, self.run) if self.is_masked or not self.memory.is_private(digest) else None
+
+
+_CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
+Forecast = tuple[Model, Dataset, NDArray[Any], NDArray[Any]]
+"""A version, the rows that its lagged features leave, its inputs of them and its forecasts."""
 
 
 def answered(

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from edge_agent.recordings import frames as logs
 from edge_agent.recordings import values
-from edge_agent.recordings.bits import extract, is_usual, span
 from edge_agent.recordings.databases import Databases
-from edge_agent.recordings.frames import Frames
+from edge_agent.recordings.frames import Frames, extract, is_usual, span
 from edge_agent.recordings.signals import Signal
 from schemas.errors import DataError, UsageError
 

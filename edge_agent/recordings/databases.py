@@ -13,7 +13,7 @@ import cantools
 from cantools.database.can import Message
 from cantools.database.can.signal import Signal as Layout
 
-from edge_agent.recordings.bits import span
+from edge_agent.recordings.frames import span
 from schemas.errors import DataError, UsageError, one_line, os_faults_as
 
 ENDINGS: Final = (".arxml", ".dbc", ".kcd", ".sym")

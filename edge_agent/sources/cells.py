@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.cells import MISSING, is_empty, label_of, truth_of
+from glassfleet.data.cells import is_empty
 from schemas.errors import DataError
 
 SPLIT: Final = "split"
@@ -31,12 +31,14 @@ _CELLS: Final = frozenset({float, int, str, bool, type(None), Decimal})
 def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
     """Say that there is no such column, and which there are."""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return DataError(f"there is no column {name!r}", f"The columns are: {shown}. Name the target with --target", where)
+    what = f"there is no column {name!r}"
+    return DataError(what, f"The columns are: {shown}. Name the target with --target", where, what)
 
 
 def wrong_cell(where: str, name: str, row: int, what: str, mend: str) -> DataError:
     """Say what is wrong with a cell, and the way out."""
-    return DataError(f"row {row + 1} of the data, column {name!r}: {what}", mend, where)
+    tells = f"column {name!r} has a cell that cannot be used"
+    return DataError(f"row {row + 1} of the data, column {name!r}: {what}", mend, where, tells)
 
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
@@ -55,17 +57,6 @@ def empty_cell(where: str, name: str, row: int) -> DataError:
 def not_finite(where: str, name: str, row: int, value: float) -> DataError:
     """Say that a number is not finite."""
     return wrong_cell(where, name, row, f"{value} is not a finite number", "Correct it, or remove the row")
-
-
-def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in a text's first row, stripped; raises DataError when they cannot name columns."""
-    names = tuple(cell.strip() for cell in cells)
-    mend = "A header row with the column names is needed"
-    if not names:
-        raise DataError("the file is empty", mend, where)
-    if all(is_number(name) for name in names):
-        raise DataError("the first row holds numbers only", mend, where)
-    return column_names(where, names)
 
 
 def column_names(where: str, cells: Sequence[str]) -> tuple[str, ...]:
@@ -95,14 +86,6 @@ def check_roles(where: str, names: tuple[str, ...], target: str | None) -> None:
         raise DataError(f"there is no column beside {SPLIT!r}", where=where)
 
 
-def check_widths(where: str, block: list[list[Any]], width: int, row: int) -> None:
-    """Raise DataError naming the first row that has not as many cells as there are columns."""
-    for offset, cells in enumerate(block):
-        if len(cells) != width:
-            what = f"row {row + offset + 1} of the data has {len(cells)} cells, and there are {width} columns"
-            raise DataError(what, where=where)
-
-
 def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
     """Return which rows train; raises DataError for another word than train and test."""
     train = np.empty(len(splits), dtype=np.bool_)
@@ -112,95 +95,6 @@ def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
             raise wrong_cell(where, SPLIT, row + offset, what, "Correct it, or remove the column to train on all rows")
         train[offset] = value == "train"
     return train
-
-
-def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterator[str]:
-    """Yield labels as text; raises DataError for an empty one."""
-    for offset, value in enumerate(values):
-        text = "" if value is None else label_of(value)
-        if not text:
-            raise empty_cell(where, label, row + offset)
-        yield text
-
-
-class YesAndNo:
-    """Makes numbers of columns of yes and no, block by block: 1 and 0.
-
-    A column holds either such words or numbers, as its first cell with a value says.
-
-    Parameters
-    ----------
-    where : str
-        For messages.
-    columns : mapping of int to str
-        Which may be such, and their names.
-    """
-
-    def __init__(self, where: str, columns: Mapping[int, str]) -> None:
-        self._where = where
-        self._names = dict(columns)
-        self._texts: dict[int, set[str]] = {index: set() for index in columns}
-
-    def convert(self, block: list[list[Any]], row: int) -> None:
-        """Change the block's words, where a column's are one pair so far; others are left, for `block_of_numbers`.
-
-        Raises
-        ------
-        DataError
-            A number in a column of words; `row` is the number of rows before the block.
-        """
-        for index, texts in list(self._texts.items()):
-            first = next((cells[index] for cells in block if not is_empty(cells[index])), None)
-            if not texts and is_number(first):
-                del self._texts[index]
-                continue
-            column = [cells[index] for cells in block]
-            texts.update(cell for cell in column if isinstance(cell, str) and not (is_empty(cell) or is_number(cell)))
-            numbers = truth_of(texts) or {}
-            for offset, cell in enumerate(column if numbers else ()):
-                if cell in numbers:
-                    block[offset][index] = numbers[cell]
-                elif is_number(cell) and not is_empty(cell):
-                    what = f"{str(cell)[:40]!r} is a number, where cells before it are words like {min(texts)!r}"
-                    raise wrong_cell(self._where, self._names[index], row + offset, what, "Write either in all cells")
-
-
-def without_marks(block: list[list[Any]], columns: Sequence[int]) -> None:
-    """Change the block's cells without a value, in columns that may have such, to NaN."""
-    for cells in block:
-        for index in columns:
-            if is_empty(cells[index]):
-                cells[index] = math.nan
-
-
-def block_of_numbers(
-    where: str, block: list[list[Any]], names: Sequence[str], row: int, may_be_empty: Sequence[int] = ()
-) -> NDArray[np.float64]:
-    """Return a block of rows as floats; NaN where a cell of the columns `may_be_empty` is (`without_marks`).
-
-    Raises DataError naming the first other cell that is no finite number.
-    """
-    try:
-        _no_underscores(block)
-        numbers = np.array(block, dtype=np.float64).reshape(len(block), len(names))
-    except (ValueError, TypeError, OverflowError) as fault:
-        for offset, cells in enumerate(block):
-            for name, cell in zip(names, cells, strict=True):
-                if _is_blank(cell):
-                    raise empty_cell(where, name, row + offset) from fault
-                if _is_huge(cell):
-                    raise not_finite(where, name, row + offset, math.inf) from fault
-                if not is_number(cell):
-                    raise text_cell(where, name, row + offset, str(cell)) from fault
-        raise DataError(f"rows {row + 1} to {row + len(block)} are not numbers ({fault})", where=where) from fault
-    finite = np.isfinite(numbers)
-    finite[:, may_be_empty] |= np.isnan(numbers[:, may_be_empty])
-    if not finite.all():
-        offset, index = (int(part) for part in np.argwhere(~finite)[0])
-        if block[offset][index] is None:  # which numpy takes for nan
-            raise empty_cell(where, names[index], row + offset)
-        raise not_finite(where, names[index], row + offset, numbers[offset, index])
-    return numbers
 
 
 def plain_cells(where: str, names: Sequence[str], rows: list[list[Any]]) -> list[list[Any]]:
@@ -247,30 +141,39 @@ def no_cell(where: str, name: str, kind: str) -> DataError:
     return DataError(what, "Take single numbers out of them, or leave the column out", where)
 
 
-def as_numbers(where: str, name: str, column: NDArray[Any], *, may_be_empty: bool = False) -> NDArray[Any]:
-    """Return a column as floats when all its cells are numbers, else as the text that it is (dtype object).
+def floats(
+    where: str, name: str, cells: Sequence[Any] | NDArray[Any], row: int, *, may_be_empty: bool
+) -> NDArray[np.float64] | None:
+    """Return some of a column's cells as float64, NaN where they are empty and `may_be_empty`; None: one is a text.
 
-    Where cells `may_be_empty`, these are NaN, or the text :data:`glassfleet.data.cells.MISSING`.
+    Raises DataError for another empty cell, and for a number that is not finite; `row` is that of the first cell.
     """
-    if column.dtype == object:
-        blank = next((row for row, cell in enumerate(column) if _is_blank(cell)), None)
-        if blank is not None and not may_be_empty:
-            raise empty_cell(where, name, blank)
-        try:
-            cells = [math.nan if may_be_empty and is_empty(cell) else cell for cell in column.tolist()]
-            _no_underscores([cells])
-            column = np.array(cells, dtype=object).astype(np.float64)
-        except (ValueError, TypeError, OverflowError) as fault:
-            if (huge := next((row for row, cell in enumerate(column) if _is_huge(cell)), None)) is not None:
-                raise not_finite(where, name, huge, math.inf) from fault
-            texts = (MISSING if may_be_empty and is_empty(cell) else str(cell) for cell in column)
-            return np.array(list(texts), dtype=object)
-    numbers = column.astype(np.float64)
+    numbers = cells if isinstance(cells, np.ndarray) and cells.dtype != object else _parsed(cells, may_be_empty)
+    if numbers is None:
+        for offset, cell in enumerate(cells):
+            if is_blank(cell) and not may_be_empty:
+                raise empty_cell(where, name, row + offset)
+            if isinstance(cell, int) and not is_finite(cell):
+                raise not_finite(where, name, row + offset, math.inf)
+        return None
+    numbers = numbers.astype(np.float64)
     finite = np.isfinite(numbers) | (np.isnan(numbers) if may_be_empty else False)
     if not finite.all():
-        row = int(np.argmin(finite))
-        raise not_finite(where, name, row, numbers[row])
+        at = int(np.argmin(finite))
+        if cells[at] is None:  # which numpy takes for nan
+            raise empty_cell(where, name, row + at)
+        raise not_finite(where, name, row + at, numbers[at])
     return numbers
+
+
+def _parsed(cells: Sequence[Any] | NDArray[Any], may_be_empty: bool) -> NDArray[np.float64] | None:
+    """Return cells as numbers; None where one is none, as is what Python alone takes for a number (1_000)."""
+    if any(isinstance(cell, str) and "_" in cell for cell in cells):
+        return None
+    try:
+        return np.array([math.nan if may_be_empty and is_empty(cell) else cell for cell in cells], dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def is_finite(cell: Any) -> bool:
@@ -278,12 +181,8 @@ def is_finite(cell: Any) -> bool:
     return isinstance(cell, int | float) and abs(cell) <= sys.float_info.max
 
 
-def _is_huge(cell: Any) -> bool:
-    """Whether a cell is a whole number beyond what a float can hold."""
-    return isinstance(cell, int) and not is_finite(cell)
-
-
-def _is_blank(cell: Any) -> bool:
+def is_blank(cell: Any) -> bool:
+    """Whether a cell holds nothing at all."""
     return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
@@ -294,14 +193,6 @@ def is_number(cell: Any) -> bool:
     except (ValueError, TypeError, OverflowError):
         return False
     return not (isinstance(cell, str) and "_" in cell)
-
-
-def _no_underscores(block: Sequence[Sequence[Any]]) -> None:
-    """Raise ValueError where Python would take a text such as an id for a number."""
-    for cells in block:
-        for cell in cells:
-            if isinstance(cell, str) and "_" in cell:
-                raise ValueError(cell)
 
 
 def empty_table(where: str) -> DataError:

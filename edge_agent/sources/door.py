@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from edge_agent.imports import judge
 from edge_agent.imports.dialect import LINES
 from edge_agent.imports.dialect import judge as judge_layout
-from edge_agent.imports.inputs import is_json
-from edge_agent.imports.opened import head
+from edge_agent.imports.inputs import as_text
+from edge_agent.imports.opened import BEGIN, Text, head
 from edge_agent.imports.plan import Plan
 from edge_agent.recordings import RECORDINGS
 from edge_agent.sources.location import Location
@@ -27,9 +27,6 @@ from glassfleet.data.cells import NOTHING
 from schemas.errors import DataError
 
 T = TypeVar("T")
-
-_BEGIN: Final = 1 << 17
-"""Bytes that are looked at here; what stands further on is met when the rows are read."""
 
 
 @dataclass(frozen=True)
@@ -61,35 +58,37 @@ def taken(place: Location, target: str | None, read: Callable[[Location], T]) ->
     if path.suffix.lower() in RECORDINGS:
         mend = f"Import it: glassfleet data import {quote(place.text)} --target SIGNAL --out drive.parquet"
         raise DataError("a recording: its signals become rows by an import", mend, place.shown)
-    if not place.reader.is_text or not path.is_file():
+    if not place.reader.is_text:
         return Taken(place), read(place)
-    if is_plain(path, target or ""):
-        try:
-            return Taken(place), read(place)
-        except DataError:
-            if path.stat().st_size <= _BEGIN:
-                raise  # all of it was looked at: nothing else can be made of it
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
+        text = as_text(path, Path(folder), None)
+        if is_plain(text, target or ""):
+            done = f"{place.shown}: {'; '.join(text.notes)}" if text.notes else ""
+            try:
+                return Taken(place, done), read(replace(place, text=str(text.path)))
+            except DataError:
+                if text.path.stat().st_size <= BEGIN:
+                    raise  # all of it was looked at: nothing else can be made of it
         rows = _imported(place, Path(folder) / "rows.csv", target or "")
         return rows, read(rows.place)
 
 
-def is_plain(path: Path, target: str = "") -> bool:
-    """Whether a file's cells are what they say: commas between columns, points in numbers, one line of names.
+def is_plain(text: Text, target: str = "") -> bool:
+    """Whether a text's cells are what they say: commas between columns, points in numbers, one line of names.
 
     Raises
     ------
     DataError
         An import would refuse it, too.
     """
-    lines = head(path, _BEGIN)
-    if lines is None or is_json("".join(lines[:3])):
+    lines = head(text)
+    if lines is None:
         return False
-    layout = judge_layout(lines[:LINES], str(path))
+    layout = judge_layout(lines[:LINES], text.source)
     given = judge.sample_of(lines, layout)
-    proposal = judge.propose_for(given, layout, target, str(path))
+    proposal = judge.propose_for(given, layout, target, text.source)
     if proposal.decisions:
-        raise judge.UndecidedError(proposal, str(path))
+        raise judge.UndecidedError(proposal, text.source)
     is_usual = layout.separator == "," and not layout.notes and (layout.header, layout.data) == (1, 2)
     return is_usual and layout.width == len(layout.names) and not given.repeated and _says_nothing(proposal.plan)
 
@@ -123,6 +122,7 @@ def _imported(place: Location, out: Path, target: str) -> Taken:
             f"its import failed ({words[0][:200]})", "Import it: glassfleet data import", place.shown
         ) from None
     if "fault" in answer:
-        raise DataError(answer["fault"]["what"], answer["fault"]["mend"], answer["fault"]["where"] or place.shown)
+        fault = answer["fault"]
+        raise DataError(fault["what"], fault["mend"], fault["where"] or place.shown, fault["tells"])
     warnings = tuple(f"{place.shown}: {warning}" for warning in answer["warnings"])
     return Taken(replace(place, text=str(out)), f"{place.shown}: {answer['line']}", warnings)

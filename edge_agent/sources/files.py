@@ -1,26 +1,29 @@
-"""Files of a table: CSV with the standard library's parser, plain or gzip-compressed, and Parquet."""
+"""Files of a table: plain CSV by the standard library's parser, and Parquet by pyarrow, an extra."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import hashlib
-import io
 import json
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.inputs import without_index
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
-from edge_agent.sources.cells import column_names, header
+from edge_agent.sources.cells import column_names, no_cell
 from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
+
+if TYPE_CHECKING:  # an extra, and large: who reads CSV must not pay for it
+    import pyarrow as pa
 
 BLOCK: Final = 512
 """Rows that are read and turned into numbers at once."""
@@ -28,40 +31,18 @@ BLOCK: Final = 512
 
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
-    with opened(Path(place.text)) as text:
-        reader = csv.reader(text)
-        names = header(place.text, next(reader, []))
-        yield names, in_blocks(reader)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain or compressed; raises DataError that says what is wrong, also while it is read."""
+    """Open a table of plain cells, as `edge_agent.sources.door` found it to be; it may be compressed."""
+    is_packed = place.text.lower().endswith(".gz")
     try:
-        with path.open("rb") as raw:
-            file: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(b"\x1f\x8b") else raw
-            with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-                yield text
-    except FileNotFoundError as fault:
-        raise DataError("there is no such file", "Check its name and its folder", str(path)) from fault
-    except IsADirectoryError as fault:
-        raise DataError("it is a directory", "Name one vehicle's file", str(path)) from fault
-    except (gzip.BadGzipFile, EOFError, zlib.error) as fault:
-        raise DataError(f"the gzip file is damaged or cut short ({fault})", "Copy it again", str(path)) from fault
-    except UnicodeDecodeError as fault:
-        raise DataError(f"not UTF-8 text (byte {fault.start})", "Save it as CSV, in UTF-8", str(path)) from fault
-    except csv.Error as fault:
-        mend = "Look for a quote that is not closed, and that it is text at all"
-        raise DataError(f"not a CSV file ({fault})", mend, str(path)) from fault
-    except OSError as fault:
-        raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
-
-
-def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
-    """Yield rows in blocks; blank lines (an editor's last one, say) are skipped."""
-    filled = (cells for cells in reader if cells)
-    while block := list(islice(filled, BLOCK)):
-        yield block
+        with (gzip.open if is_packed else open)(place.text, "rt", encoding="utf-8-sig", newline="") as text:
+            reader = csv.reader(text)
+            names = column_names(place.text, next(reader, []))
+            filled = (cells for cells in reader if cells)  # blank lines (an editor's last one, say) are skipped
+            yield names, iter(lambda: list(islice(filled, BLOCK)), [])
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as fault:
+        raise DataError(
+            f"cannot be read as CSV ({fault})", "Look at its begin, and copy it again", place.text
+        ) from fault
 
 
 def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
@@ -73,25 +54,18 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
         # Optional, and large: an agent that reads CSV must not pay for it.
         from pyarrow import ArrowException, parquet  # noqa: PLC0415
 
-        from edge_agent.sources.arrow import column_of  # noqa: PLC0415
     except ImportError as fault:
         mend = "Install it with: pip install 'glassfleet[parquet]', or convert the file to CSV"
         raise DataError("reading Parquet needs pyarrow", mend, str(path)) from fault
     try:
         schema = parquet.read_schema(path)  # before its rows: two columns of one name are told by pyarrow on many lines
         column_names(str(path), schema.names)
-        table = parquet.read_table(path, columns=[name for name in schema.names if name not in _index_of(schema)])
+        table = parquet.read_table(path, columns=without_index(schema))
         names = column_names(str(path), table.column_names)
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
         reason = str(fault).partition("\n")[0].partition(". ")[0]
         raise DataError(f"not a readable Parquet file ({reason})", "Write or copy it again", str(path)) from fault
-
-
-def _index_of(schema: Any) -> set[str]:
-    """Return the columns that pandas wrote to number the rows: they say nothing of a drive."""
-    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
 def _origin(place: Location) -> Origin:
@@ -122,3 +96,62 @@ PARQUET: Final = Reader(
     columns=_parquet_columns,
     origin=_origin,
 )
+
+
+def column_of(where: str, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column as an array: float64 seconds for points and spans of time, dtype object where values are missing.
+
+    Parameters
+    ----------
+    where, name : str
+        For messages.
+    column : ChunkedArray, n values
+
+    Returns
+    -------
+    ndarray, shape (n,)
+
+    Raises
+    ------
+    DataError
+        Its values are neither numbers nor texts nor times.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_temporal(kind):
+        column = _seconds(column)
+    elif not _is_cell(kind):
+        raise no_cell(where, name, str(kind))
+    if column.null_count:
+        return np.array(column.to_pylist(), dtype=object)
+    return np.asarray(column.to_numpy())
+
+
+def _is_cell(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = pa.types
+    numbers = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_boolean(kind)
+    return bool(numbers or kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_null(kind))
+
+
+def _seconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return points of time as seconds since 1970 (UTC where no zone is told), times of day and spans as seconds.
+
+    Whatever unit a file has, the number is the same: vehicles whose loggers differ can learn together.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    kind = column.type
+    if pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("s"), safe=False)
+    elif pa.types.is_time32(kind):
+        column = column.cast(pa.time64("us")) if kind.unit == "ms" else column
+    unit = getattr(column.type, "unit", "s")
+    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[unit]
+    whole = column.cast(pa.int32() if pa.types.is_time32(column.type) else pa.int64()).cast(pa.float64(), safe=False)
+    return pa.compute.divide(whole, per_second)

@@ -55,8 +55,6 @@ class Reader:
         Of a location: where its file comes from.
     is_text : bool
         Whether its files are texts as loggers and spreadsheets write them: looked at, and converted where they need it.
-    is_stream : bool
-        Whether each line of its files is a live sample too: such a file is followed as it grows, and not replayed.
     is_gappy : bool
         Whether its rows are taken as they come from a vehicle: one without a target, or without an input where empty
         cells are not taken, is left out and counted, and no fault of all rows.
@@ -70,7 +68,6 @@ class Reader:
     mark: Callable[[Location], Callable[[], object]] | None = None
     origin: Callable[[Location], Origin] = lambda _: Origin()
     is_text: bool = False
-    is_stream: bool = False
     is_gappy: bool = False
 
 

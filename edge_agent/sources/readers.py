@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from edge_agent.sources import database, files, window
 from edge_agent.sources.location import Location, Reader
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError, os_faults_as
 from schemas.text import without_password
 
 READERS = (files.CSV, files.PARQUET, window.READER, database.READER)
@@ -83,3 +83,22 @@ def _advice(name: str) -> str:
 
 def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def vehicle_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of option ``--data`` with their names without the ending, sorted.
+
+    Raises
+    ------
+    DataError
+        There is no such folder, it cannot be read, or it has none.
+    """
+    if not folder.is_dir():
+        raise DataError(f"--data {folder} is not a folder: give one with a {table_endings()} file per vehicle")
+    with os_faults_as(DataError, f"--data {folder} cannot be read"):
+        paths = sorted(folder.iterdir())
+        kinds = {path: kind_of(path.name) for path in paths if path.is_file()}
+    files = [(name, path) for path, (name, reader) in kinds.items() if reader is not None and reader.mark is None]
+    if not files:
+        raise DataError(f"--data {folder} holds no {table_endings()} files: one per vehicle is needed")
+    return files

@@ -14,28 +14,67 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.imports.marks import is_sentinel
-from edge_agent.sources.cells import (
-    SPLIT,
-    as_numbers,
-    no_column,
-)
+from edge_agent.sources.cells import SPLIT, no_column
+from edge_agent.sources.columns import Raw, first_text, read_columns, read_raw, target_of
 from edge_agent.sources.door import taken
-from edge_agent.sources.holdback import held_back
 from edge_agent.sources.location import Location, Origin
-from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
-from glassfleet.data.cells import truth_of
+from glassfleet.data.cells import MISSING, is_empty, truth_of
 from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
 from schemas.messages import HeldBack
+
+SHARE: Final = 0.2
+"""Of the rows that are held back: the newest, never rows beside those that train, which would tell the same again."""
+
+FEWEST: Final = 20
+"""Rows, below which a table is too small to hold any back."""
+
+_GAP: Final = 0.01
+"""Share of rows between those that train and those that test, which do neither."""
+
+Mask = NDArray[np.bool_]
+
+
+def held_back(rows: int, drives: NDArray[Any] | None) -> tuple[Mask, Mask, HeldBack, str]:
+    """Return which rows train, which test, and how they were chosen, also in words; empty: all train.
+
+    Parameters
+    ----------
+    rows : int
+        In the order of time.
+    drives : ndarray, shape (rows,), or None
+        Which drive each row is of.
+    """
+    train, test = np.ones(rows, dtype=np.bool_), np.zeros(rows, dtype=np.bool_)
+    if rows < FEWEST:
+        return train, test, "", ""
+    begins = _begins(drives) if drives is not None else []
+    newest = [begin for begin in begins if SHARE / 2 * rows <= rows - begin <= 0.5 * rows]
+    if newest:
+        begin = min(newest, key=lambda each: abs(rows - each - SHARE * rows))
+        test[begin:], train[begin:] = True, False
+        count = sum(each >= begin for each in begins)
+        which = "the newest drive" if count == 1 else f"the newest {count} drives"
+        return train, test, "drives", f"{which} of {len(begins) + 1} ({rows - begin} of {rows} rows)"
+    begin = rows - max(2, round(SHARE * rows))
+    gap = max(1, round(_GAP * rows))
+    test[begin:], train[begin - gap :] = True, False
+    return train, test, "rows", f"the last {rows - begin} of {rows} rows, {gap} before them left out"
+
+
+def _begins(drives: NDArray[Any]) -> list[int]:
+    """Return where drives begin, but the first one; none where a drive goes on after another one."""
+    changes = [int(place) + 1 for place in np.flatnonzero(drives[1:] != drives[:-1])]
+    return changes if len(changes) + 1 == len(np.unique(drives)) else []
 
 
 @dataclass(frozen=True)
@@ -155,7 +194,7 @@ def read_source(
         Cells of inputs without a value are taken too, as NaN or as a category of their own; otherwise they are a fault.
 
     hold_back : bool
-        Without a column ``split`` some rows test, as an agent has it (`edge_agent.sources.holdback`); otherwise none.
+        Without a column ``split`` some rows test, as an agent has it (`edge_agent.sources.table`); otherwise none.
 
     Raises
     ------
@@ -196,11 +235,7 @@ def _read_source(
     place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool, hold_back: bool
 ) -> Source:
     where = place.shown
-    raw, texts = (
-        read_categories(place, target=target, labels=labels, missing=missing)
-        if categories
-        else (read_numbers(place, target=target, labels=labels, missing=missing), {})
-    )
+    raw, texts = read_raw(place, target=target, labels=labels, categories=categories, missing=missing)
     label = target_of(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
@@ -279,14 +314,18 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    _, (names, columns) = taken(place, None, columns_of)
-    gaps = names if missing is None else missing
-    checked = [
-        as_numbers(place.shown, name, column, may_be_empty=name in gaps)
-        for name, column in zip(names, columns, strict=True)
-    ]
-    text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
-    return Table(place.shown, names, tuple(checked), text, place.reader.origin(place).units)
+
+    def choose(names: tuple[str, ...]) -> tuple[Collection[str], Collection[str]]:
+        return (), names if missing is None else missing
+
+    _, columns = taken(place, None, partial(read_columns, choose=choose))
+    text = tuple(name for name, column in columns.items() if column.dtype == object)
+    for name in text:
+        gaps = missing is None or name in missing
+        columns[name] = np.array(
+            [MISSING if gaps and is_empty(cell) else str(cell) for cell in columns[name]], dtype=object
+        )
+    return Table(place.shown, tuple(columns), tuple(columns.values()), text, place.reader.origin(place).units)
 
 
 def _constant_columns(

@@ -73,7 +73,8 @@ class Cut:
         length = abs(self.step)
         words = f"{length / _DAY:.6g} days" if length >= _DAY else f"{length:.6g} s"
         if self.step < 0:
-            return f"the clock steps back by {words}, to {self.at:.15g}"
+            autumn = ", as local time does when summer ends" if abs(length - 3600) <= 120 else ""
+            return f"the clock steps back by {words}, to {self.at:.15g}{autumn}"
         return f"{'the clock jumps ahead by' if length >= _DAY else 'nothing comes for'} {words}, up to {self.at:.15g}"
 
 

@@ -26,6 +26,8 @@ BENCHMARKS = {
     "long": "scale:long",
     "standby": "standby:standby",
     "ends": "courses:ends",
+    "recordings": "files:recordings",
+    "tables": "files:tables",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long")

@@ -24,11 +24,11 @@ from coordinator.engine.events import from_value
 from coordinator.journal import Entry
 from coordinator.journal.inspect import entries, runs
 from coordinator.telemetry import logs
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from lab.benchmarks.measure import print_table, wait
 from lab.benchmarks.wire import is_equal
+from lab.fleet import Fleet
 from lab.processes import ProcessFleet
 from schemas import codec
 from schemas.envelope import Envelope

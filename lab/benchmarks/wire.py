@@ -16,7 +16,6 @@ from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
 from console.client import Coordinator, CoordinatorError
 from edge_agent import logs
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
@@ -24,6 +23,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
 from lab.benchmarks.measure import made_up, ms, print_table, wait
+from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
 from schemas.documents import document_digest
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
-from edge_agent.sources.folder import vehicle_files
-from edge_agent.sources.readers import locate
+from edge_agent.sources.readers import locate, vehicle_files
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of

@@ -16,7 +16,7 @@ from broker.port import Handlers, Link, Message
 from broker.servers.child import ChildBroker
 from broker.url import parse_url
 from coordinator.journal.sql import SqlJournal
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.topics import Topics
 from tests.support.brokers import nats_cluster, rabbitmq_cluster
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, rows, spec

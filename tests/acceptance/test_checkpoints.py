@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.journal.sql import SqlJournal
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, spec
 from tests.support.dying import BOUND, VARIABLE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.journal.sql import SqlJournal
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer

@@ -20,7 +20,7 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, Start, begin_run, ended, record_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from tests.support.cloud import SOURCES, CoordinatorProcess, Start, spec
 from tests.support.postgres import PostgresServer
 from tests.support.processes import eventually

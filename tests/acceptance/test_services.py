@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from broker.servers.mosquitto import MosquittoProcess
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from lab.fleet import Fleet
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
@@ -103,6 +103,15 @@ def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
     assert error.startswith("glassfleet: error: ")
     assert words in error
     assert "Traceback" not in done.stderr
+
+
+def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "car.csv").write_text("a,y\n1,2\n3,red\n")
+    coordinator = start_cloud(processes)
+    done = processes.call("agent", "--id", "car", "--target", "y", "--data", str(tmp_path / "car.csv"))
+    assert done.returncode == 3, done.stderr
+    cause = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
+    processes.until(lambda: cause in processes.call("fleet").stdout, coordinator)
 
 
 def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.cloud import SOURCES, CoordinatorProcess, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PostgresServer

@@ -29,10 +29,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {"make demo     # fifteen vehicles learn while some are killed: half a minute": INSTALLS},
     "docs/index.md": {"make demo": INSTALLS},
     "docs/tutorial/first-fleet.md": {"make setup": INSTALLS},
-    "docs/howto/forecast-on-the-vehicle.md": {
-        "glassfleet forecast verify --id v0 --witness http://127.0.0.1:8080": "nothing but the vehicle runs any more; "
-        "tests/integration/test_forecast_command.py does it"
-    },
     "docs/howto/deploy.md": {
         "cd deploy/compose": CONTAINERS,
         "python3 -m venv /opt/glassfleet-0.1.0": SYSTEMD,
@@ -60,13 +56,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "glassfleet lab datasets qoe export.csv --out data/qoe --form 15              # nine metrics, once a second": (
             "the raw export is not published; tests/unit/lab/datasets/test_qoe_export.py makes one"
         ),
-    },
-    "docs/howto/your-own-data.md": {
-        'glassfleet agent --id vehicle-07 --data "postgresql://car@127.0.0.1/drives?table=rows"': (
-            "needs a PostgreSQL server with drives"
-        ),
-        "glassfleet data import drive.blf --database car.dbc --target FuelRate --vss vss.json --plan fleet.toml "
-        "--out drive.parquet": "needs a recording and a database; tests/unit/edge_agent/recordings make them",
     },
     "docs/reference/fuzzing.md": {
         "make fuzz                                            # a million inputs, seed 1": (

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from broker.servers.launch import launch
 from console.main import cli
-from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
+from lab.fleet import Fleet
 from schemas.documents import document_digest
 from tests.support.cloud import CoordinatorProcess, ended, record_of
 from tests.support.processes import eventually

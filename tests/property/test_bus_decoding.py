@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.recordings import bus
-from edge_agent.recordings.bits import extract
 from edge_agent.recordings.databases import Databases
-from edge_agent.recordings.frames import Frames
+from edge_agent.recordings.frames import Frames, extract
 
 
 @st.composite

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from edge_agent import logs
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
+from lab.fleet import Fleet
 from lab.processes import Process
 from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord

@@ -38,8 +38,8 @@ def adapter_of(source: str) -> Adapter:
 
 
 def is_table(source: str) -> bool:
-    """Whether a source is a recording or table, to be replayed: of a kind that stays as it is, and is no stream."""
+    """Whether a source is a recording or table, to be replayed: of a kind that stays as it is."""
     if Path(source.partition("?")[0]).suffix.lower() in RECORDINGS:
         return True
     _, reader = kind_of(source)
-    return reader is not None and reader.mark is None and not reader.is_stream
+    return reader is not None and reader.mark is None

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 import numpy as np
 
+from edge_agent.imports import judge
+from edge_agent.imports.inputs import as_text
+from edge_agent.imports.plan import Plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Adapter, Asked, Sample
 from edge_agent.recordings import RECORDINGS, Recording
 from edge_agent.sources import SPLIT, read_table
+from edge_agent.sources.readers import kind_of
 from glassfleet.data.clock import cleaned_together
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 
 _NO_GAP: Final = 1e12
 """Seconds; where a drive ends, the plan says."""
@@ -26,17 +33,54 @@ LONGEST = 60.0
 
 
 def read(asked: Asked) -> Iterator[Sample | str]:
-    """Read a table, whose rows follow each other as its time says, or a second apart; or a recording's signals."""
+    """Read a table, whose rows follow each other as its time says, or a second apart; or a recording's signals.
+
+    With a plan, a text is read as it says, and no other judgement asked for.
+    """
     path, _, query = asked.source.partition("?")
     reader = RECORDINGS.get(Path(path).suffix.lower())
     if reader is not None:
         return _paced(asked, _recorded(reader, Path(path), query, asked))
+    kind = kind_of(path)[1]
+    if asked.plan is not None and kind is not None and kind.is_text:
+        return _paced(asked, _planned(asked, asked.plan))
     table = read_table(Path(asked.source), missing=None)  # the model says which cells may be empty
     asked.units.update(table.units)
     names = [name for name in table.names if name != SPLIT]
     columns = [table.column(name).tolist() for name in names]
     rows = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
     return _paced(asked, (Sample(row, _time(row, number, asked.time)) for number, row in enumerate(rows)))
+
+
+def _planned(asked: Asked, plan: Plan) -> Iterator[Sample]:
+    """Yield a text's rows with the cells as they stand in it."""
+    with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
+        text = as_text(Path(asked.source), Path(folder), plan)
+        dialect = judge.layout(text, plan)
+        names = judge.unique(dialect.names)
+        asked.units.update({name: unit for name, unit in zip(names, dialect.units, strict=False) if unit})
+        with text.path.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.reader(islice(lines, dialect.data - 1, None), delimiter=dialect.separator)
+            for number, cells in enumerate(_whole(rows, asked.source)):
+                row = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
+                if any(row.values()) and tuple(row.values()) != dialect.names:
+                    yield Sample(row, _planned_time(asked, row, number))
+
+
+def _whole(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as fault:
+        raise DataError(f"it cannot be read ({fault})", "Look for a quote that is not closed", where) from fault
+
+
+def _planned_time(asked: Asked, row: dict[str, Any], number: int) -> float | None:
+    if not asked.time or asked.seconds is None:
+        return float(number)
+    try:
+        return asked.seconds(row)
+    except (KeyError, ValueError):
+        return None  # which is told of the row where it is taken
 
 
 def _recorded(reader: Recording, path: Path, query: str, asked: Asked) -> Iterator[Sample]:

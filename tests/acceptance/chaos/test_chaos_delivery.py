@@ -19,8 +19,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.specification.run import RunSpec
-from edge_agent.fleet import Fleet
 from glassfleet.contract import catalogue
+from lab.fleet import Fleet
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Part
 from schemas.record import ModelRecord

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from tests.support.agent_bench import write_rows
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, spec
 

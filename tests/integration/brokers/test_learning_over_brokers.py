@@ -13,7 +13,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.specification.run import RoundPolicy, RunSpec
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.agent_bench import source
 from tests.support.cloud import serving

@@ -13,7 +13,7 @@ import pytest
 
 from broker.servers.launch import launch
 from coordinator.specification.run import RunSpec
-from edge_agent.fleet import Fleet
+from lab.fleet import Fleet
 from schemas.messages import AgentState
 from schemas.text import HIDDEN, show_hidden
 from tests.support import sample_models

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
-from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from lab.fleet import Fleet
 from lab.processes import Process
 from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows

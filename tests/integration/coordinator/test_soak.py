@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from broker.servers.launch import launch
-from edge_agent.fleet import Fleet
 from lab.chaos.audit import read_retained
+from lab.fleet import Fleet
 from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, spec
 from tests.support.processes import eventually

@@ -11,10 +11,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from glassfleet.private.words import WHY_NO_VEHICLES, protection
 from lab.demo.vehicles import simulated_files
+from lab.fleet import Fleet
 from tests.support.cloud import ended
 from tests.support.coordinator_http import EVIL
 from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World

@@ -10,6 +10,7 @@ import pytest
 from broker.memory import Saved
 from broker.port import Message
 from console.run.follow import not_asked_lines
+from coordinator.duty.causes import look_at
 from coordinator.specification.run import RoundPolicy
 from glassfleet.contract.messages import Task
 from schemas import codec
@@ -49,17 +50,41 @@ def test_record_says_which_rows_its_vehicles_held_back() -> None:
     assert fleet.record().parameters["held_back"] == {"drives": 2, "rows": 1}
 
 
-def test_run_that_has_ended_names_who_was_not_asked_and_why() -> None:
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        ({"kinds": ["words", "numbers"]}, "has words in 'x', where most have numbers"),
+        ({"status": "down", "fault": "its log says why"}, "cannot use its data: its log says why"),
+    ],
+)
+@pytest.mark.parametrize("is_early", [True, False])
+def test_run_goes_on_without_who_differs_or_cannot_use_its_data_and_names_it(says, reason, is_early) -> None:
     fleet = Fleet()
     fleet.birth("a", "b")
-    fleet.birth("c", kinds=["words", "numbers"])
-    fleet.core.start_run(toy_spec())
-    fleet.hub.pump()
+    spec = toy_spec(policy={"min_agents": 2, "gather_agents": 3})
+    steps = (lambda: fleet.birth("c", **says), lambda: fleet.core.start_run(spec))
+    for step in steps if is_early else reversed(steps):
+        step()
+        fleet.hub.pump()
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")
     assert document["cohort"] == ["a", "b"]
-    assert document["agents"]["c"] == {"status": "idle", "reason": "has words in 'x', where most have numbers"}
-    assert not_asked_lines(document) == ["  not asked, as it has words in 'x', where most have numbers: c"]
+    assert document["agents"]["c"] == {"status": "idle", "reason": reason}
+    assert not_asked_lines(document) == [f"  not asked, as it {reason}: c"]
+
+
+def test_agent_that_can_use_its_data_again_is_up_and_no_cause_is_left() -> None:
+    fleet = Fleet()
+    for about, cause, counts in (
+        ({"status": "down", "fault": "column 'x' has a cell that cannot be used"}, ["bad-data"], {"down": 1}),
+        ({"status": "down", "fault": "its log says why"}, ["bad-data"], {"down": 1}),
+        ({"incarnation": "2"}, [], {"up": 1}),
+    ):
+        fleet.birth("a", **about)
+        fleet.hub.pump()
+        known = fleet.core.fleet.known()
+        assert [each.kind for each in look_at(known, [], {}).causes.get("a", ())] == cause
+        assert (fleet.core.fleet.counts(), bool(known["a"].offer.fault)) == (counts, bool(cause))
 
 
 def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -> None:

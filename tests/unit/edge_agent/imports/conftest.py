@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import numpy as np
 import pytest
+from pyarrow import parquet
 
 from edge_agent.imports.importing import Job, import_files
 from edge_agent.imports.report import Report
@@ -29,13 +28,6 @@ def imported(tmp_path: Path) -> Import:
             sources.append(source)
         out = tmp_path / "drive.parquet"
         report = import_files(Job(sources, out, **options))
-        table = duckdb.execute(f"SELECT * FROM '{out}'").fetchnumpy()
-        columns = {}
-        for name, column in table.items():
-            gone = np.ma.getmaskarray(column)
-            columns[name] = [
-                None if no else value for no, value in zip(gone, np.ma.getdata(column).tolist(), strict=True)
-            ]
-        return columns, report
+        return parquet.read_table(out).to_pydict(), report
 
     return do

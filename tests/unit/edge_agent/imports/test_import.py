@@ -15,7 +15,7 @@ from console.main import run
 from edge_agent.imports import engine
 from edge_agent.imports.plan import Plan, read_plan
 from edge_agent.sources import read_source
-from edge_agent.sources.holdback import held_back
+from edge_agent.sources.table import held_back
 from schemas.errors import DataError
 
 

@@ -66,6 +66,12 @@ def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: None if is_empty(cell) or cell == MISSING else cell for name, cell in row.items()} for row in rows]
 
 
+def followed(live: LivePlan, source: Path) -> list[dict[str, Any]]:
+    rows = Rows(live)
+    asked = Asked(str(source), time=live.clock, plan=live.plan, seconds=live.seconds, speed=0.0)
+    return [row for sample in Samples(asked) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
+
+
 @pytest.mark.usefixtures("structlog_defaults")
 @pytest.mark.parametrize(
     "text", [COLUMNS, f'{COLUMNS}\n[time]\ncolumn = "at"\ndrive = ""', COLUMNS + TIME], ids=["plain", "told", "in-time"]
@@ -89,32 +95,47 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     ]
     lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
     live = LivePlan.read(str(plan))
-    rows = Rows(live)
-    made = [row for sample in Samples(Asked(str(lines))) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
-    assert known([{name: row.get(name) for name in table.names} for row in made]) == known(imported)
+    for source in (lines, log):  # live samples, and the file itself, replayed
+        made = followed(live, source)
+        assert known([{name: row.get(name) for name in table.names} for row in made]) == known(imported)
     store = WindowStore(tmp_path / "drive.window", columns=live.names)
     assert store.append(made) == []
     assert len(store.read()[1]) == len(made)
-    assert (
-        run(
-            [
-                "data",
-                "collect",
-                "--source",
-                str(lines),
-                "--plan",
-                str(plan),
-                "--store",
-                str(tmp_path / "b.window"),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    named = ["--plan", str(plan), "--store", str(tmp_path / "b.window"), "--quiet"]
+    assert run(["data", "collect", "--source", str(lines), *named]) == 0
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
     place = locate(tmp_path / "b.window")
     units = {name: unit for name, unit in place.reader.origin(place).units.items() if unit}
     assert units == ({"slope": "%/s"} if "inputs" in text else {"load": "%"})
+
+
+LONG = """
+target = "quality"
+long = { signal = "name", value = "value" }
+clock = { from = "timestamp" }
+columns = { speed = {}, quality = {} }
+[time]
+column = "timestamp"
+rows = "quality"
+drive = ""
+start = 0
+inputs = { speed = { signal = "speed", seconds = 2 }, quality = { signal = "quality", seconds = 2 } }
+"""
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+def test_lines_of_one_signal_each_become_the_same_rows_live_and_as_files(tmp_path: Path) -> None:
+    plan, lines, table, out = (tmp_path / name for name in ("plan.toml", "drive.jsonl", "drive.csv", "drive.parquet"))
+    plan.write_text(LONG)
+    samples = [(at + part, name, at * 1.5) for at in range(6) for part, name in ((0.0, "speed"), (0.5, "quality"))]
+    lines.write_text("".join(f'{{"timestamp": {at}, "name": "{name}", "value": {v}}}\n' for at, name, v in samples))
+    table.write_text("timestamp,name,value\n" + "".join(f"{at},{name},{value}\n" for at, name, value in samples))
+    assert run(["data", "import", str(lines), "--plan", str(plan), "--out", str(out), "--quiet"]) == 0
+    columns, live = read_table(out), LivePlan.read(str(plan))
+    for source in (lines, table):
+        made = followed(live, source)
+        assert [[row[name] for row in made] for name in columns.names] == [each.tolist() for each in columns.columns]
+    assert columns.rows == 6
 
 
 CATALOGUE = {

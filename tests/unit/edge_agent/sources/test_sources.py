@@ -18,8 +18,8 @@ from edge_agent.live.adapters import is_table
 from edge_agent.live.port import Asked
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source, read_table, readers
-from edge_agent.sources.folder import vehicle_files
 from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.readers import vehicle_files
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError
 from tests.support.agent_bench import write_database
@@ -240,19 +240,6 @@ def test_new_kind_of_source_is_read_followed_and_replayed_when_its_reader_is_reg
     assert source.current().train is source.current().train, "it is not read again while nothing changes"
     path.write_text("a\ty\n1\t2\n3\t4\n5\t6\n")
     assert source.current().train.rows == 3
-
-
-def test_kind_of_table_whose_lines_are_samples_is_a_vehicles_file_and_a_stream(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lines = Reader("a JSON object per line", tabbed_rows, endings=(".jsonl",), is_stream=True)
-    monkeypatch.setattr(readers, "READERS", (*readers.READERS, lines))
-    path = tmp_path / "v0.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-
-    assert vehicle_files(tmp_path) == [("v0", path)]
-    assert samples_of(path) == [{"a": 1}, {"a": 2}], "it is not replayed"
-    assert not is_table(str(path)), "data collect follows it"
 
 
 def test_help_and_faults_name_every_kind_of_source(
