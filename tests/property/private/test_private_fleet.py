@@ -18,6 +18,7 @@ from coordinator.engine.effects import Group
 from coordinator.engine.pairing import ANNOUNCED
 from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateRuns
 from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution, Task
@@ -244,9 +245,9 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
     simulation = fleet(state_dir, NAMES[:12])
     masked, rng = PrivateRuns.masked, np.random.default_rng(1)
 
-    def noise(self: PrivateRuns, run: str, *rest: Any) -> ContributionBody:
-        body = masked(self, run, *rest)
-        if self._agent != "v04" or run == "r3":
+    def noise(self: PrivateRuns, asked: RequestSeen, *rest: Any) -> ContributionBody:
+        body = masked(self, asked, *rest)
+        if self._agent != "v04" or asked.run == "r3":
             return body
         contribution = Contribution.from_value(body.contribution)
         words = rng.integers(-(2**63), 2**63, contribution.sums["masked"].size)
