@@ -7,10 +7,10 @@ import operator
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from functools import cache
+from functools import cache, partial, partialmethod
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -415,18 +415,13 @@ def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, m
         elif "Publisher.receipt" in names and "ModelPublisher.model" not in names:  # which is another way
             entered["closes" if any(name.endswith(".reduce") for name in names) else "arrives"].append(files)
 
-    def follow(owner: type, method: str) -> None:
-        function = getattr(owner, method)
-
-        def followed(self: Any, *given: Any) -> None:
-            with calls_of() as calls:
-                function(self, *given)
-            take(self, calls)
-
-        monkeypatch.setattr(owner, method, followed)
+    def followed(method: Callable[..., None], owner: Any, *given: Any) -> None:
+        with calls_of() as calls:
+            method(owner, *given)
+        take(owner, calls)
 
     for owner, method in ((Agent, "handle"), (Effects, "work"), (Coordinator, "handle")):
-        follow(owner, method)
+        monkeypatch.setattr(owner, method, partialmethod(partial(followed, getattr(owner, method))))
     learn(tmp_path, 3)
 
     counts = {name: sorted(map(len, ways)) for name, ways in entered.items()}

@@ -179,9 +179,8 @@ class Vehicle:
         return self._event(at, request.task_digest, contribution, **changes)
 
     def _event(self, at: float, digest: str, text: Contribution, **changes: Any) -> Answer:
-        body = ContributionBody(
-            task_digest=digest, rows=0, data_digest=self.own.data_digest, contribution=text.to_value()
-        )
+        data, contribution = self.own.data_digest, text.to_value()
+        body = ContributionBody(task_digest=digest, rows=0, data_digest=data, contribution=contribution)
         return replace(Answer.of(at, self.agent, body), **changes)
 
 
@@ -260,9 +259,8 @@ class PrivateStage:
             self.journal.append(codec.encode(to_value(shortened(event, effects))))
         self._note()
         self.published += [each for each in effects if isinstance(each, Publish)]
-        return [
-            f"{each.receipt.outcome} {each.receipt.reason}".strip() for each in effects if isinstance(each, SendReceipt)
-        ]
+        receipts = [each.receipt for each in effects if isinstance(each, SendReceipt)]
+        return [f"{each.outcome} {each.reason}".strip() for each in receipts]
 
     def answer(self, *agents: str, request: OpenRound | None = None, **changes: Any) -> list[str]:
         """Let vehicles answer what is asked now, or was asked in `request`; return the outcomes."""

@@ -96,14 +96,6 @@ def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
     assert sum(each.request_bytes for each in rounds) == sum(map(size_of, large.requests)), "and it is recorded"
 
 
-@pytest.mark.parametrize("vehicles", [20, 200])
-def test_request_never_asks_who_is_left_out(vehicles: int) -> None:
-    play = played(vehicles, {"without": ["v00001"], "policy": {"sample": 0.8}})
-    assert len(play.requests) > 3
-    for request in map(body_of, play.requests):
-        assert (request.asked, request.without) == (None, ["v00001"])
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> None:
     agents = tuple(f"v{number:05d}" for number in range(500))
