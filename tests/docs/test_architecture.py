@@ -14,6 +14,7 @@ from functools import cache, partial, partialmethod
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from types import FrameType
 from typing import Any
 
@@ -365,7 +366,6 @@ def rows(path: Path) -> Path:
 
 
 def learn(folder: Path, vehicles: int) -> Simulation:
-    """Let a signed fleet in one process learn a model ``m``."""
     quiet()
     sources = {f"v{number}": read_source(rows(folder / "v.csv"), target="minutes") for number in range(vehicles)}
     fleet = Simulation(sources, folder / "state", ca=TestCa())
@@ -424,8 +424,7 @@ def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, m
         monkeypatch.setattr(owner, method, partialmethod(partial(followed, getattr(owner, method))))
     learn(tmp_path, 3)
 
-    counts = {name: sorted(map(len, ways)) for name, ways in entered.items()}
-    result = {name: (numbers[len(numbers) // 2], numbers[-1]) for name, numbers in counts.items()}
+    result = {name: (int(median(map(len, ways))), max(map(len, ways))) for name, ways in entered.items()}
     more = [name for name in ENTERED if any(map(operator.gt, result[name], ENTERED[name]))]
     assert more == [], (result, {name: sorted(set.union(*entered[name])) for name in more})
     assert set(read) == {1}

@@ -116,11 +116,10 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
                     assert effect.body.reason
                     assert effect.body.task_digest in asked_here[effect.run]
                 case Forget():
-                    assert effect.receipt == event
-                    key = (effect.receipt.run, effect.receipt.task_digest)
-                    ended.add(key)
-                    outside |= {effect.receipt.run} if effect.receipt.reason in OUTSIDE else set()
-                    stored.discard(key)
+                    assert effect.receipt is event
+                    ended.add((event.run, event.task_digest))
+                    outside |= {event.run} if event.reason in OUTSIDE else set()
+                    stored.discard((event.run, event.task_digest))
                 case EndRun():
                     outside.discard(effect.run)
                     stored = {key for key in stored if key[0] != effect.run}

@@ -43,7 +43,6 @@ def keys_task(terms: Terms) -> Task:
 
 
 def seen(run: str, request: Request) -> RequestSeen:
-    """Return a request as the session sees it."""
     return RequestSeen(run, request, Task.from_value(request.task))
 
 

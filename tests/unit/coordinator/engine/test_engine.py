@@ -45,7 +45,6 @@ def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
     play.answer("a", "b", "c")
     first, second = play.requests
     assert (first.request.sample, first.request.asked, second.request.asked) == (None, None, None), "it knows who it is"
-    play.up("d")
     assert play.outcomes("d") == ["rejected not-asked"]
     assert (second.number, second.attempt, second.ordinal) == (2, 1, 2)
 
