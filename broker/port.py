@@ -127,7 +127,7 @@ class ConnectionSettings:
 
 @dataclass(frozen=True)
 class Link(ConnectionSettings):
-    """How one process connects: its `ConnectionSettings`, and to whom as whom.
+    """How one process connects: its `ConnectionSettings`, and to whom.
 
     Attributes
     ----------

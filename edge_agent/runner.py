@@ -220,9 +220,10 @@ def _tell_fault(config: AgentConfig, fault: DataError) -> None:
     body = AgentState(status="down", fault=fault.tells[:200], incarnation=incarnation, software=software_version())
     state = Envelope(fleet=config.fleet, body=body, agent=config.id, time=started)
     with contextlib.suppress(GlassfleetError):  # what is wrong with the data is told in any case, by our caller
+        connect_once(link_of(config), TELL_WAIT)
+        make_directory(config.state_dir)
         lock = Lock(make_directory(config.directory), config.id)
         try:
-            connect_once(link_of(config), TELL_WAIT)
             silent = RefusalLog(lambda _: None, lambda *_: None)
             transport = _transport(config, None, _credentials(config), silent)
             transport.start(Handlers(lambda _: None, is_connected.set, lambda _: None))

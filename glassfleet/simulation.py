@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.contract.abilities import alone_parameters, takes_excess, takes_missing
 from glassfleet.contract.messages import COUNTS, Contribution, Done, Next, Task
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, alone_parameters
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
@@ -151,11 +150,11 @@ def federated(
 
 def _check_inputs(scheme: Scheme, domain: Domain) -> None:
     """Raise UsageError where a domain has inputs that `scheme` does not know."""
-    if domain.gaps and not takes_missing(scheme):
+    if domain.gaps and not scheme.abilities.missing_cells:
         raise UsageError(
             f"{scheme.name} takes no empty cells, and the domain has such: {domain.names[domain.gaps[0]]!r}"
         )
-    if domain.excess and not takes_excess(scheme):
+    if domain.excess and not scheme.abilities.excess:
         name = domain.excess[0].of.name
         raise UsageError(f"{scheme.name} has no lines that go on beyond limits, and the domain has such for {name!r}")
 

@@ -346,7 +346,7 @@ def explain(options: ExplainOptions) -> None:
       glassfleet model explain qoe --data drive.csv --summary
     """
     from console.model.over_rows import explain_rows, refuse_mixed
-    from glassfleet.model.baseline import Reference
+    from glassfleet.model.baseline import ReferenceRow
 
     refuse_mixed(summary=options.all_rows)
     record, learned, _ = load(options)
@@ -367,7 +367,7 @@ def explain(options: ExplainOptions) -> None:
         )
     row = row_of(options.data, options.row, learned)
     if options.against is not None:
-        reference = Reference(row_of(options.data, options.against, learned), f"row {options.against}")
+        reference = ReferenceRow(row_of(options.data, options.against, learned), f"row {options.against}")
     goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
     result = explain_row(learned, row, reference)
     only, most = options.only or None, options.max_inputs

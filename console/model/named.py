@@ -15,7 +15,7 @@ from console.common import BrokerOptions, F, broker_options, json_file, rows_pla
 from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
-    from glassfleet.model.baseline import Reference
+    from glassfleet.model.baseline import ReferenceRow
     from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
@@ -79,7 +79,7 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
         raise DocumentError(str(fault) if str(path) in str(fault) else f"{path}: {fault}") from fault
 
 
-def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -> Reference | None:
+def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -> ReferenceRow | None:
     """Return the typical row of a model's record, or of a file that an estimator saved; None: there is none."""
     from glassfleet.model.baseline import reference_of
 

@@ -12,7 +12,7 @@ from console.model.inputs import inputs_of
 from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
 from glassfleet.explain import over_rows
-from glassfleet.model.baseline import Reference
+from glassfleet.model.baseline import ReferenceRow
 from glassfleet.model.protocol import Model
 from schemas.errors import UsageError
 from schemas.text import counted
@@ -39,7 +39,7 @@ def refuse_mixed(*, summary: bool) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is about one row, and --summary about all: leave out one")
 
 
-def explain_rows(model: Model, data: str, most: int, reference: Reference | None, *, as_json: bool) -> None:
+def explain_rows(model: Model, data: str, most: int, reference: ReferenceRow | None, *, as_json: bool) -> None:
     """Explain the rows of a file together, and print it; see `over_rows`."""
     X = inputs_of(data, model)
     with progress("explaining", min(len(X), most)) as work:

@@ -387,7 +387,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
     from pydantic import ValidationError
 
-    from glassfleet.contract.abilities import private_parameters
+    from glassfleet.contract.scheme import private_parameters
     from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 
@@ -449,7 +449,6 @@ def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
     from edge_agent.sources import read_source
-    from glassfleet.contract.abilities import takes_categories, takes_missing
 
-    takes = {"categories": takes_categories(scheme), "missing": takes_missing(scheme)}
+    takes = {"categories": scheme.abilities.categories, "missing": scheme.abilities.missing_cells}
     return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

@@ -27,21 +27,14 @@ from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from coordinator.specification.run import Bounds, limits_of
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import (
-    input_quantiles_of,
-    is_label_scheme,
-    takes_categories,
-    takes_excess,
-    takes_missing,
-)
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
-from glassfleet.contract.scheme import Scheme, Server
+from glassfleet.contract.scheme import Scheme, Server, input_quantiles_of, is_label_scheme
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters
 from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.evaluation.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
 from glassfleet.evaluation.paired import MARGIN
-from glassfleet.evaluation.scores import Asked, same_target
+from glassfleet.evaluation.scores import ScoresAsked, same_target
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
@@ -303,10 +296,10 @@ def discovery_of(
         units={column: known.unit for column, known in words.items() if known.unit},
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=is_label_scheme(scheme),
-        either=getattr(scheme, "purpose", None) == {"classification", "regression"},
-        categories=takes_categories(scheme),
-        missing=takes_missing(scheme),
-        excess=takes_excess(scheme),
+        either=scheme.purpose == {"classification", "regression"},
+        categories=scheme.abilities.categories,
+        missing=scheme.abilities.missing_cells,
+        excess=scheme.abilities.excess,
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
 
@@ -333,7 +326,7 @@ def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
     return units | parameters.units
 
 
-def to_score(state: RunState) -> Asked:
+def to_score(state: RunState) -> ScoresAsked:
     """Return what the vehicles score: the model, and in a private run what its name stood for at the begin and before.
 
     Of any run it is asked how far what the name stood for has moved. A model of another target is no champion. The
@@ -347,9 +340,9 @@ def to_score(state: RunState) -> Asked:
         with suppress(GlassfleetError, LookupError, ValueError, TypeError):  # its scheme may be installed no more
             watched = lines_of(catalogue.load(str(champion["scheme"])).from_document(champion))
     if state.spec.private is None:
-        return Asked(model, champion, lines=lines, watched=watched)
+        return ScoresAsked(model, champion, lines=lines, watched=watched)
     limits = {"champion": MARGIN, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
-    return Asked(model, champion, limits, lines, () if champion is None else state.formers, watched)
+    return ScoresAsked(model, champion, limits, lines, () if champion is None else state.formers, watched)
 
 
 def harmful_member(

@@ -53,7 +53,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 from immutables import Map
@@ -68,12 +67,8 @@ from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import (
-    is_label_scheme,
-    private_parameters,
-    regressions_of,
-)
-from glassfleet.contract.scheme import Server
+from glassfleet.contract.abilities import PrivateRuns
+from glassfleet.contract.scheme import Server, is_label_scheme, private_parameters
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.evaluation.influence import Influence
@@ -179,10 +174,9 @@ class Engine:
         NotFoundError
         """
         parameters, scheme = self.parameters(spec), self.lookup(spec.scheme)
-        openly = getattr(scheme, "openly", None)
-        if spec.private is None and openly is not None:
-            openly(parameters)
         if spec.private is None:
+            if isinstance(private := scheme.abilities.private, PrivateRuns):
+                private.openly(parameters)
             return
         if spec.domain is None and is_label_scheme(scheme):
             raise UsageError(DECLARE_TEXTS)
@@ -233,7 +227,7 @@ class Engine:
 
     def harmful(self, state: RunState) -> Influence | None:
         """Return the member of a plain run's cohort without which the others gain; None: nobody is named."""
-        return learning.harmful_member(partial(regressions_of, self.lookup(state.spec.scheme)), state, state.levels)
+        return learning.harmful_member(self.lookup(state.spec.scheme).abilities.regressions, state, state.levels)
 
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of the present phase become what its server half reduces."""

@@ -19,7 +19,7 @@ from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
-from glassfleet.contract.abilities import is_personal
+from glassfleet.contract.scheme import Scheme
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
@@ -49,7 +49,7 @@ class Models:
     rollouts: Rollouts
     metrics: Counter[str]
     now: Callable[[], float]
-    lookup: Callable[[str], object]
+    lookup: Callable[[str], Scheme]
     _signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = field(default=None, init=False)
     """What is left to look at after a change of authority; None: nothing, or all."""
 
@@ -250,7 +250,7 @@ class Models:
             return self._decide_from_sums(model, state, current)
         # A first version has nothing to be staged beside; personal models differ from vehicle to vehicle by design.
         plan = None if current is None else state.spec.rollout
-        if plan is None and is_personal(self.lookup(state.spec.scheme)):
+        if plan is None and self.lookup(state.spec.scheme).abilities.personalise is not None:
             return self.become_current(model, "published", "")
         suspect = ""
         if state.harmful is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from coordinator.engine import Engine, RunState, asking
 from coordinator.engine.draft import summary_of
-from glassfleet.contract.abilities import too_large
+from glassfleet.contract.scheme import too_large
 from glassfleet.discovery.guard import in_words
 
 Stands = tuple[str, str]

@@ -18,13 +18,13 @@ import numpy as np
 
 from glassfleet.conformance.bench import Bench
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.evaluation.scores import SCORES, Asked
+from glassfleet.evaluation.scores import SCORES, ScoresAsked
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Announcement, Terms
 from glassfleet.private.pairs import KIND as PAIRS_KIND
@@ -105,17 +105,17 @@ def _of_scheme(scheme: Any) -> Iterator[Exchange]:
     for bench in Bench.all_of(scheme):
         federated(scheme, bench.parameters, bench.domain, bench.fleet, listen=listen)
         # Of texts, empty cells and what is beyond limits, as far as the scheme takes them.
-        if takes_categories(scheme) or takes_missing(scheme):
+        if scheme.abilities.categories or scheme.abilities.missing_cells:
             fleet = {agent: _with_texts(data, scheme) for agent, data in bench.fleet.items()}
             parameters = DiscoveryParameters(
                 features=fleet["vehicle-0"].features, target="quality", labels=bench.purpose == "classification",
-                categories=True, missing=takes_missing(scheme), excess=bool(getattr(scheme, "excess", False)),
+                categories=True, missing=scheme.abilities.missing_cells, excess=scheme.abilities.excess,
                 input_quantiles=(0.2, 0.8),
             )  # fmt: skip
             domain = _discovered(parameters, fleet, spoken_so_far)
             federated(scheme, bench.parameters, domain, fleet, listen=listen)
         if "support" in scheme.Parameters.model_fields and bench.purpose == "regression":
-            private = scheme.private(scheme.Parameters(support=3))
+            private = private_parameters(scheme, scheme.Parameters(), 3)
             federated(scheme, private, *_many_rows(), listen=listen)
     yield from spoken_so_far
 
@@ -130,7 +130,7 @@ def _many_rows() -> tuple[Domain, dict[str, Dataset]]:
 
 def _with_texts(data: Dataset, scheme: Any) -> Dataset:
     X = np.column_stack([data.X[:, :2], data.X[:, 2] - 1.0])
-    if takes_missing(scheme):
+    if scheme.abilities.missing_cells:
         X[::7, 0] = np.nan
     return Dataset((*data.features[:2], "gear"), data.target, X, data.y, categories={"gear": ("a", "b", "c", "d")})
 
@@ -179,7 +179,7 @@ def _of_private_runs() -> Iterator[Exchange]:
         learned = bench.outcome(bench.parameters).model
         model, lines = learned.to_document(), lines_of(learned) if purpose == "regression" else 0
         worse = dict.fromkeys(("champion", "constant", "local"), 0.05)
-        for asked in (Asked(model, lines=lines), Asked(model, model, worse, 0, [model])):
+        for asked in (ScoresAsked(model, lines=lines), ScoresAsked(model, model, worse, 0, [model])):
             task = SCORES.server.start(asked, bench.domain, 0).task
             data = bench.fleet["vehicle-0"]
             yield task, summed(task, data, data)

@@ -34,10 +34,7 @@ Many commands take some of these, with one meaning everywhere:
 """
 
 COMMON = 4
-"""An option that at least so many commands have in the same words stands in the page's first table alone."""
-
-Row = tuple[str, str]
-"""How an option is written, and what it is."""
+"""An option that at least so many commands have in the same words stands in the page's first list alone."""
 
 SETTINGS = {name for config in (AgentConfig, CoordinatorConfig, ForecastConfig) for name in settings_of(config)}
 """Options of the services: settings.md lists them."""
@@ -49,8 +46,8 @@ def render() -> str:
     tables = [dict.fromkeys(_row(option, context) for option in _options(command)) for command, context in commands]
     counts = Counter(row for table in tables for row in table)
     common = sorted(row for row, count in counts.items() if count >= COMMON)
-    parts = [HEAD + _table(common)]
-    earlier: dict[str, list[Row]] = {}
+    parts = [HEAD + _list(common)]
+    earlier: dict[str, list[str]] = {}
     for (command, context), table in zip(commands, tables, strict=True):
         own = [row for row in table if row not in common]
         parts += [_title(command, context), *_options_of(own, earlier)]
@@ -58,16 +55,16 @@ def render() -> str:
     return "\n".join(parts)
 
 
-def _options_of(rows: list[Row], earlier: dict[str, list[Row]]) -> list[str]:
-    """Return a command's table; options that an earlier command has in the same words are only named."""
+def _options_of(rows: list[str], earlier: dict[str, list[str]]) -> list[str]:
+    """Return a command's list; options that an earlier command has in the same words are only named."""
     parts = []
     for path, known in earlier.items():
         same = [row for row in rows if row in known]
         if len(same) >= COMMON:
-            names = [name.strip("`").split()[0] for name, _ in same]
+            names = [row.split("`")[1].split()[0] for row in same]
             parts.append(f"As for `{path}`: {', '.join(f'`{name}`' for name in names)}.\n")
             rows = [row for row in rows if row not in known]
-    return [*parts, _table(rows)] if rows else parts
+    return [*parts, _list(rows)] if rows else parts
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
@@ -94,15 +91,16 @@ def _title(command: click.Command, context: click.Context) -> str:
     is_service = any(each.name == "config_file" for each in command.params)
     words = [first_sentence(command.help)]
     words += ["Its options are its [settings](settings.md)."] * is_service
-    words += [f"Usage: `{context.command_path} {usage}`."] * (bool(usage) and not isinstance(command, click.Group))
+    words += [f"Arguments: `{usage}`."] * (bool(usage) and not isinstance(command, click.Group))
     return f"## {context.command_path}\n\n{' '.join(words)}\n"
 
 
-def _table(rows: list[Row]) -> str:
-    return "| option | what |\n|---|---|\n" + "".join(f"| {option} | {what} |\n" for option, what in rows)
+def _list(rows: list[str]) -> str:
+    return "".join(f"- {row}\n" for row in rows)
 
 
-def _row(option: click.Option, context: click.Context) -> Row:
+def _row(option: click.Option, context: click.Context) -> str:
+    """Return how an option is written, and what it is."""
     record = option.get_help_record(context)
     assert record is not None
     names = "/".join([*option.opts, *option.secondary_opts])
@@ -112,8 +110,7 @@ def _row(option: click.Option, context: click.Context) -> Row:
     default = re.search(r"\[default: ([^;\]]+)|Default: (.+?)\.(?:\s|$)", record[1])
     if default is not None and "efault:" not in what:
         what += f" Default: {default[1] or default[2]}."
-    required = " Required." if option.required else ""
-    return f"`{names}`".replace("|", "\\|"), f"{what}{required}".replace("|", "\\|")
+    return f"`{names}`: {what}{' Required.' if option.required else ''}"
 
 
 def first_sentence(text: str | None) -> str:

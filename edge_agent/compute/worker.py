@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from edge_agent.compute.budget import Budget
 from edge_agent.storage import explained
-from glassfleet.contract.scheme import Cost
+from glassfleet.contract.abilities import Cost
 from glassfleet.errors import TaskError
 from schemas import codec
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import is_personal, personal_model
-from glassfleet.model.baseline import Reference, reference_of
+from glassfleet.contract.scheme import personal_model
+from glassfleet.model.baseline import ReferenceRow, reference_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
@@ -41,7 +41,7 @@ class Served:
     record: ModelRecord
     model: Any
     content: bytes
-    reference: Reference | None = None
+    reference: ReferenceRow | None = None
 
     @property
     def is_personal(self) -> bool:
@@ -72,7 +72,7 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
     record = ModelRecord.load(content)
     scheme = catalogue.load(record.scheme)
     model = catalogue.model_of(record)
-    if not is_personal(scheme) or record.parameters.get("source") == PERSONAL:
+    if scheme.abilities.personalise is None or record.parameters.get("source") == PERSONAL:
         return Served(record, model, content, reference_of(record.parameters, model.domain))
     if rows is None:
         raise NotFoundError(

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -115,7 +116,11 @@ def opened(path: Path, scratch: Path, encoding: str = "") -> Text:
         if text.encoding == "utf-8" and not encoding and not _is_utf8(path, text):
             text.encoding = "cp1252"
         text.path = scratch / "text"
-        _write(path, text)
+        try:
+            _write(path, text)
+        except (UnicodeDecodeError, LookupError) as fault:
+            mend = 'Name it in the plan: encoding = "..." under [csv]'
+            raise DataError(f"not written in {text.encoding} ({fault})", mend, text.source) from fault
     return text
 
 
@@ -131,7 +136,7 @@ def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
     """Whether a file can be read where it lies: UTF-8, no NUL bytes, line ends with LF."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, last, text.has_low_lines = 0, b"", b"_" in first[BEGIN:]
-    for chunk in _with(first, chunks):
+    for chunk in chain((first,), chunks):
         text.has_low_lines |= chunk is not first and b"_" in chunk
         returns = chunk.count(b"\r")
         if b"\0" in chunk or (
@@ -161,12 +166,8 @@ def _longest(text: Text, chunk: bytes, line: int) -> int:
     return begun
 
 
-def _with(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from chunks
-
-
 def _is_utf8(path: Path, text: Text) -> bool:
+    """Whether a text is UTF-8 to its end, which also finds what unpacks to too much before anything is written."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with _unpacked(path, Text(path, text.source)) as (chunks, _):
         try:
@@ -272,40 +273,30 @@ def _write(path: Path, text: Text) -> None:
     decoder = codecs.getincrementaldecoder("utf-8-sig" if text.encoding == "utf-8" else text.encoding)()
     text.left_out.clear()
     damage = _Damage(text)
-    begun, number = "", 0
+    begun = ""
     with text.path.open("w", encoding="utf-8", newline="") as out, _unpacked(path, text) as (chunks, _):
-        try:
-            for chunk in _with_end(chunks):
-                part = begun + decoder.decode(chunk or b"", final=chunk is None)
-                if chunk is not None and part.endswith("\r"):
-                    part, begun = part[:-1], "\r"
-                else:
-                    begun = ""
-                part = part.replace("\r\n", "\n").replace("\r", "\n")
-                whole, end, rest = part.rpartition("\n")
-                begun = rest + begun
-                if len(begun) > LONGEST_LINE:
-                    _longest(text, b"x" * (LONGEST_LINE + 1), 0)
-                number += len(whole)
-                if end:
-                    out.write(damage.without(whole) if damage.seen or "\0" in whole else whole + end)
-                    damage.last = whole[-4096:]
-            text.is_torn = bool(begun.strip("\0"))
-            if begun:
-                out.write(damage.without(begun).removesuffix("\n") if "\0" in begun else begun)
-        except (UnicodeDecodeError, LookupError) as fault:
-            mend = 'Name it in the plan: encoding = "..." under [csv]'
-            raise DataError(f"not written in {text.encoding} ({fault})", mend, text.source) from fault
+        for chunk in chain(chunks, (None,)):
+            part = begun + decoder.decode(chunk or b"", final=chunk is None)
+            if chunk is not None and part.endswith("\r"):
+                part, begun = part[:-1], "\r"
+            else:
+                begun = ""
+            part = part.replace("\r\n", "\n").replace("\r", "\n")
+            whole, end, rest = part.rpartition("\n")
+            begun = rest + begun
+            if len(begun) > LONGEST_LINE:
+                _longest(text, b"x" * (LONGEST_LINE + 1), 0)
+            if end:
+                out.write(damage.without(whole) if damage.seen or "\0" in whole else whole + end)
+                damage.last = whole[-4096:]
+        text.is_torn = bool(begun.strip("\0"))
+        if begun:
+            out.write(damage.without(begun).removesuffix("\n") if "\0" in begun else begun)
     text.begin = text.path.open("rb").read(BEGIN)
     if not text.begin.strip():
         raise DataError("the file holds no text", "Copy it again from the logger", text.source)
     if text.encoding not in ("utf-8", "utf-16", "utf-32"):
         text.notes.append(f"read as {text.encoding}")
-
-
-def _with_end(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
-    yield from chunks
-    yield None
 
 
 class _Damage:

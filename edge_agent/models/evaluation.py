@@ -24,9 +24,9 @@ from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import alone_parameters, cost_of, is_personal, personal_model
+from glassfleet.contract.abilities import Cost
 from glassfleet.contract.messages import Done, Next, Task
-from glassfleet.contract.scheme import Cost, Scheme
+from glassfleet.contract.scheme import Scheme, alone_parameters, personal_model
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -221,11 +221,11 @@ class Evaluator:
         test = remember(self._test, domain.memory)
         score = root_mean_square if domain.target is not None else mean_f1
         if local is None:
-            if hasattr(scheme, "alone"):
+            if scheme.abilities.alone is not None:
                 self._check(Cost(_TREE_SECONDS * train.rows * len(domain.features), 0.0))
 
             def check(task: Task) -> None:
-                self._check(cost_of(scheme, task, train.rows))
+                self._check(scheme.abilities.cost(task, train.rows))
 
             for model in learn_in_steps(scheme, record.document["parameters"], domain, train, check):
                 if model is not None:
@@ -260,7 +260,7 @@ class Evaluator:
 
     def _predictions(self, record: ModelRecord) -> NDArray[Any]:
         """Predict the test rows as this vehicle would with a model, or with what it makes of it with its own rows."""
-        is_own = is_personal(catalogue.load(record.scheme))
+        is_own = catalogue.load(record.scheme).abilities.personalise is not None
         rows = self._test.rows + (self._train.rows if is_own else 0)
         self._check(Cost(_CELL_SECONDS * rows * len(canonical_json(record.document)), 0.0))
         model = usable(record.document, self._train, self._test)
@@ -288,7 +288,7 @@ def learn_in_steps(
 
     `check` sees each task before it is answered; what it raises ends the learning.
     """
-    alone = getattr(scheme, "alone", None)
+    alone = scheme.abilities.alone
     if alone is not None:
         yield alone(scheme.Parameters.model_validate(parameters), domain, train, 0)
         return

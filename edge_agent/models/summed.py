@@ -26,7 +26,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.evaluation.drift import Memory, figures
+from glassfleet.evaluation.drift import DriftMemory, figures
 from glassfleet.evaluation.scores import FORMERS, SCORES, compared, scored
 from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
 from glassfleet.model.protocol import Model
@@ -39,13 +39,13 @@ class Watch:
 
     Attributes
     ----------
-    memory : Memory
+    memory : DriftMemory
     run : str
     is_masked : bool
         Whether the answer leaves masked.
     """
 
-    memory: Memory
+    memory: DriftMemory
     run: str
     is_masked: bool
 
@@ -82,12 +82,12 @@ def answered(
     task, train, test
         See `summed`.
     memory : mapping
-        What was remembered, of `Memory.to_value`.
+        What was remembered, of `DriftMemory.to_value`.
     run : str
     is_masked : bool
         See `Watch`.
     """
-    watch = Watch(Memory.from_value(memory), run, is_masked)
+    watch = Watch(DriftMemory.from_value(memory), run, is_masked)
     given = summed(task, train, test, watch)
     return {"rows": given.rows, "contribution": given.to_value(), "memory": watch.memory.to_value()}
 

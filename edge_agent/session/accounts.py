@@ -28,7 +28,7 @@ from annotated_types import Gt
 from edge_agent.storage import explained as explained_file
 from edge_agent.storage import replacing
 from glassfleet.errors import TaskError
-from glassfleet.evaluation.drift import Memory
+from glassfleet.evaluation.drift import DriftMemory
 from schemas.errors import StorageError
 from schemas.private_files import private_database
 
@@ -242,19 +242,19 @@ class WatchStore:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> Memory:
+    def load(self) -> DriftMemory:
         """Return what is remembered; raises StorageError for a disk that cannot be read."""
         try:
             with explained_file("read", self._path):
                 content = self._path.read_bytes() if self._path.exists() else b"{}"
-            return Memory.from_value(json.loads(content))
+            return DriftMemory.from_value(json.loads(content))
         except (ValueError, LookupError, TypeError, AttributeError):
-            return Memory()
+            return DriftMemory()
 
     def take(self, news: Mapping[str, Any]) -> None:
-        """Take over what is new, of `Memory.to_value`; raises StorageError."""
+        """Take over what is new, of `DriftMemory.to_value`; raises StorageError."""
         memory = self.load()
-        memory.take(Memory.from_value(news))
+        memory.take(DriftMemory.from_value(news))
         with replacing(self._path) as file:
             file.write(json.dumps(memory.to_value()).encode())
 

@@ -19,7 +19,6 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import cost_of, takes_categories, takes_excess, takes_missing
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.rows import drawn_for
 from glassfleet.contract.scheme import Client
@@ -107,7 +106,7 @@ class Answerer:
             return True
         if task.scheme == SCORES.name:
             return snapshot.data.X.size <= LIGHT_CELLS
-        cost = cost_of(_owner_of(task.scheme), task, snapshot.data.rows)
+        cost = _owner_of(task.scheme).abilities.cost(task, snapshot.data.rows)
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
@@ -203,11 +202,11 @@ def refuse_cells(task: Task, data: Dataset) -> None:
     asked = domain.get("features", []) if isinstance(domain, dict) else []
     for feature in [each for each in asked if isinstance(each, dict)]:
         name = feature.get("name")
-        if feature.get("missing") is not None and not takes_missing(scheme):
+        if feature.get("missing") is not None and not scheme.abilities.missing_cells:
             raise TaskError(f"column {name!r} may have empty cells; scheme {task.scheme!r} takes none")
-        if (feature.get("lowest"), feature.get("highest")) != (None, None) and not takes_excess(scheme):
+        if (feature.get("lowest"), feature.get("highest")) != (None, None) and not scheme.abilities.excess:
             raise TaskError(f"the line over {name!r} goes on beyond its limits; scheme {task.scheme!r} knows no such")
-        if name in data.categories and not takes_categories(scheme):
+        if name in data.categories and not scheme.abilities.categories:
             raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
 
 

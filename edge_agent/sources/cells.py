@@ -168,10 +168,11 @@ def floats(
 
 def _parsed(cells: Sequence[Any] | NDArray[Any], may_be_empty: bool) -> NDArray[np.float64] | None:
     """Return cells as numbers; None where one is none, as is what Python alone takes for a number (1_000)."""
-    if any(isinstance(cell, str) and "_" in cell for cell in cells):
+    if any("_" in cell for cell in cells if isinstance(cell, str)):
         return None
     try:
-        return np.array([math.nan if may_be_empty and is_empty(cell) else cell for cell in cells], dtype=np.float64)
+        given = [math.nan if is_empty(cell) else cell for cell in cells] if may_be_empty else cells
+        return np.array(given, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -149,9 +149,13 @@ def read_raw(
         label = target_of(target, names)
         return {SPLIT, label} if labels else {SPLIT}, {*names} - {label, SPLIT} if missing else ()
 
+    first: list[tuple[tuple[str, ...], Rows]] = []
+
     def fit(names: tuple[str, ...], blocks: Rows) -> tuple[tuple[str, ...], Rows]:
-        check_roles(where, names, target)
-        return _without_gaps(where, names, blocks, target_of(target, names), missing=missing)
+        if not first:  # when a column is read again, the rows are those of the first time, and told once
+            check_roles(where, names, target)
+            first.append(_without_gaps(where, names, blocks, target_of(target, names), missing=missing))
+        return first[0]
 
     cells = read_columns(place, choose, fit if place.reader.is_gappy else None)
     label = target_of(target, tuple(cells))

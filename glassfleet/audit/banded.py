@@ -24,7 +24,7 @@ from glassfleet.audit.tree import forecast, rows_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tree.support import STEP, slices_of
 from glassfleet.schemes.tree.tree import degrees
@@ -59,23 +59,23 @@ def margins(*seen: View) -> Rows:
     return stacked(rows)
 
 
-def _alike(seen: Iterable[View], kinds: Sequence[str]) -> list[list[tuple[Question, Sums]]]:
+def _alike(seen: Iterable[View], kinds: Sequence[str]) -> list[list[tuple[TreeQuestion, Sums]]]:
     """Return the questions of some kinds with their answers, those of the same columns together."""
-    found: dict[tuple[int, ...], list[tuple[Question, Sums]]] = {}
+    found: dict[tuple[int, ...], list[tuple[TreeQuestion, Sums]]] = {}
     for task, sums in (one for view in seen for one in view if one[0].kind in kinds):
         question = read_task(task)
         found.setdefault(question.regressors, []).append((question, sums))
     return list(found.values())
 
 
-def _below(question: Question, sums: Sums) -> Iterator[Array]:
+def _below(question: TreeQuestion, sums: Sums) -> Iterator[Array]:
     """Yield the sums below each edge between bands of a leaf and an input, and of all bands, (bands, 1 + T k + k)."""
     bands = np.concatenate([sums["scores"], sums["means"]], axis=1) / 2.0**SCORE_BITS
     for span in slices_of(question.kept).values():
         yield np.cumsum(bands[span], axis=0)
 
 
-def _lone(left: Array, question: Question, target: int) -> tuple[Array, Array]:
+def _lone(left: Array, question: TreeQuestion, target: int) -> tuple[Array, Array]:
     """Return regressors, shape (m, R), and residuals, (m, T), of lines of sums that are one row's, by one target's."""
     k, targets = question.columns, question.targets
     each, means = left[:, 1 : 1 + targets * k].reshape(-1, targets, k), left[:, 1 + targets * k :]
@@ -103,7 +103,7 @@ def remainders(*seen: View) -> Rows:
     return stacked(rows)
 
 
-def _products(question: Question, sums: Sums) -> tuple[Array, Array]:
+def _products(question: TreeQuestion, sums: Sums) -> tuple[Array, Array]:
     """Return product sums, shape (m, k, k), and those with targets and their squares, (m, T, k + 1); NaN: none."""
     k = question.columns
     if question.kind == "bands":
@@ -116,7 +116,7 @@ def _products(question: Question, sums: Sums) -> tuple[Array, Array]:
     return grams, np.stack([target[place[i]] if i == j else nothing for i, j in question.tree.overlaps])
 
 
-def _of_rank_one(question: Question, gram: Array, target: Array) -> Rows:
+def _of_rank_one(question: TreeQuestion, gram: Array, target: Array) -> Rows:
     """Return the rows of product sums of rank one."""
     weight = gram[:, 0, 0]
     is_row = (weight > STEP * _LIGHTEST - NEAR) & (weight < 1.0 + NEAR)
@@ -154,7 +154,7 @@ def columns(view: View) -> Rows:
     return stacked(rows)
 
 
-def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array, Array]]:
+def _leaves(question: TreeQuestion, sums: Sums) -> Iterator[tuple[int, Array, Array, Array]]:
     """Yield leaves, product sums, (k, k), and of equal draws ``w z y`` or ``w z r``, (T, k), and ``w^2 z``, (k,)."""
     k = question.columns
     if question.kind == "bands":
@@ -170,7 +170,7 @@ def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array,
             yield leaf, gram, target[:, :-1], gram[0]
 
 
-def _off_value(question: Question, leaf: int, gram: Array, right: Array, squares: Array, value: float) -> Rows:  # noqa: PLR0917
+def _off_value(question: TreeQuestion, leaf: int, gram: Array, right: Array, squares: Array, value: float) -> Rows:  # noqa: PLR0917
     """Return the rows that each column less `value` tells, where degree and draw agree."""
     left, base = gram[1:] - value * gram[0], squares[1:] - value * squares[0]
     other = (right[:, 1:] - value * right[:, :1]).T

@@ -74,7 +74,7 @@ def conduct(
     ----------
     scheme : Scheme
     parameters : scheme.Parameters
-        Of a private run: :func:`glassfleet.contract.abilities.private_parameters`.
+        Of a private run: :func:`glassfleet.contract.scheme.private_parameters`.
     domain : Domain
     fleet : mapping of str to Dataset
         Rows of each vehicle; at least :data:`~glassfleet.private.groups.LEAST_FLOOR` vehicles.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.schemes.frbc.limbs import read
-from glassfleet.schemes.frbc.messages import Question
+from glassfleet.schemes.frbc.messages import FrbcQuestion
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ def rows_behind_strengths(view: View) -> Array:
     """Return candidates, shape (m, F + 1): inputs, scaled, and the number of the class."""
     targets = []
     for task, sums in view:
-        question = Question.from_task(task)
+        question = FrbcQuestion.from_task(task)
         if question.rules is None or "num_high" not in sums:  # asked for the rules, or on how many rows they rest
             continue
         antecedents, strengths, rows = _by_class(question, sums)
@@ -39,7 +39,7 @@ def rows_behind_strengths(view: View) -> Array:
     return np.unique(np.array(targets), axis=0) if targets else np.empty((0, 0))
 
 
-def _by_class(question: Question, sums: Sums) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+def _by_class(question: FrbcQuestion, sums: Sums) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
     """Return antecedents, summed strengths of each class, and rows, by antecedent; of one class by subtraction."""
     rules, bits = question.rules, question.parameters.limb_bits
     assert rules is not None

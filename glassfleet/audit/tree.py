@@ -27,7 +27,7 @@ from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS
 from glassfleet.schemes.tree.server import root_sums, taken_in
 from glassfleet.schemes.tree.support import STEP
@@ -59,7 +59,7 @@ def bins(view: View) -> Rows:
     return stacked(rows)
 
 
-def _by_bin(question: Question, scores: Array, slopes: Array, means: Array) -> Array:
+def _by_bin(question: TreeQuestion, scores: Array, slopes: Array, means: Array) -> Array:
     """Return the sums of w r and w x r by bin, shape (leaves, features, bins, T, k); NaN: that of x is not told."""
     first, by_bin = scores[..., 1:], slopes.reshape(*slopes.shape[:3], question.targets, -1)
     if question.parameters.slope_bins > 1:
@@ -80,7 +80,7 @@ def _by_bin(question: Question, scores: Array, slopes: Array, means: Array) -> A
     return np.concatenate([first[..., None], by_bin], axis=-1)
 
 
-def _lone(question: Question, weight: Array, each: Array, means: Array, target: int) -> tuple[Array, Array]:
+def _lone(question: TreeQuestion, weight: Array, each: Array, means: Array, target: int) -> tuple[Array, Array]:
     """Return regressors, shape (m, R), and residuals, (m, T), of the rows that are alone in a bin, by one target's."""
     assert question.edges is not None
     first = each[..., target, 0]
@@ -101,7 +101,7 @@ def _lone(question: Question, weight: Array, each: Array, means: Array, target: 
     return values[is_told], each[is_told][..., 0] / weight[is_told][:, None]
 
 
-def forecast(question: Question, inputs: Array) -> Array:
+def forecast(question: TreeQuestion, inputs: Array) -> Array:
     """Return what the question's model says of rows, shape (m, T); NaN where it asks for an input that is not told."""
     assert question.coefficients is not None
     scaled = np.full((question.n_inputs, len(inputs)), np.nan)
@@ -113,7 +113,7 @@ def forecast(question: Question, inputs: Array) -> Array:
     return total
 
 
-def rows_of(question: Question, inputs: Array, target: Array) -> Rows:
+def rows_of(question: TreeQuestion, inputs: Array, target: Array) -> Rows:
     """Return rows of all columns from targets, shape (m, T); NaN: not told. Without those whose target is out of range.
 
     Of classes indicators are zero and one, the latter of one class.
@@ -141,7 +141,7 @@ def spans(*seen: View) -> Rows:
     return completed((part for view in seen for part in _parts(view)), MOST_GROUPS * len(seen))
 
 
-def _part(question: Question, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> Part:
+def _part(question: TreeQuestion, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> Part:
     """Return sums of products of [1, x], shape (k, k), and of these with targets or residuals, shape (T, k)."""
 
     def complete(rows: Array, directions: Array) -> Rows:
@@ -163,7 +163,7 @@ def _parts(view: View) -> Iterator[Part]:
             yield from _sides(question, memory, sums) if question.kind == "ramps" else _joint(question, memory)
 
 
-def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
+def _replayed(view: View) -> Iterator[tuple[TreeQuestion, Mapping[str, Any], Sums]]:
     """Yield the questions after the first, what is known of the joint fit then, as the server keeps it, and answers."""
     scan: Sums = {}
     ways: dict[int, dict[str, Any]] = {}
@@ -190,7 +190,7 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
         yield question, ways[question.way], sums
 
 
-def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:
+def _joint(question: TreeQuestion, memory: Mapping[str, Any]) -> Iterator[Part]:
     """Yield training rows and those held out of each pair of leaves, with the target where both are the same."""
     grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
     rights = memory["target"][..., : question.columns].astype(np.float64) * SCALE
@@ -200,12 +200,12 @@ def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:
             yield _part(question, gram, rights[part, place[i]] if i == j else None)
 
 
-def _by_target(question: Question, target: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_target(question: TreeQuestion, target: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return sums of leaves with the targets, last T (k + 1) numbers each, shape (.., T, k + 1)."""
     return target.reshape(*target.shape[:-1], question.targets, -1)
 
 
-def _newton(question: Question, sums: Sums) -> Iterator[Part]:
+def _newton(question: TreeQuestion, sums: Sums) -> Iterator[Part]:
     """Yield the rows of each leaf, weighted by the curvature of each score."""
     grams = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     for of_leaf, observed in zip(grams, sums["observed"].astype(np.float64) * SCALE, strict=True):
@@ -220,7 +220,7 @@ def _newton(question: Question, sums: Sums) -> Iterator[Part]:
             yield Part(gram, question.columns * 2.0**-GRID_BITS, complete)
 
 
-def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterator[Part]:
+def _sides(question: TreeQuestion, memory: Mapping[str, Any], sums: Sums) -> Iterator[Part]:
     """Yield both sides of each ramp."""
     squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     scores = sums["scores"][:, :-1].reshape(len(squares), question.targets, -1).astype(np.float64) * SCALE

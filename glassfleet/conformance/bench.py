@@ -93,7 +93,7 @@ class Bench:
     def all_of(cls, scheme: Scheme, parameters: Any = None) -> list[Bench]:
         """Return one bench per purpose of `scheme`."""
         # A scheme of many rounds says by `trial` which shorter run shows the same.
-        chosen = getattr(scheme, "trial", None) or scheme.Parameters() if parameters is None else parameters
+        chosen = scheme.abilities.trial or scheme.Parameters() if parameters is None else parameters
         return [cls.of(scheme, chosen, purpose) for purpose in sorted(scheme.purpose)]
 
     @classmethod

@@ -22,8 +22,8 @@ from glassfleet.conformance.bench import (
     travelled,
 )
 from glassfleet.conformance.learning import settings_of
-from glassfleet.contract.abilities import cost_of, personal_model
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import personal_model
 from glassfleet.data.dataset import pool
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.model.protocol import Model
@@ -74,7 +74,7 @@ def _damaged_task(bench: Bench, value: Any) -> None:
     task = Task.from_value(value)
     data = max(bench.fleet.values(), key=lambda part: part.rows)
     try:
-        cost = cost_of(bench.scheme, task, data.rows)
+        cost = bench.scheme.abilities.cost(task, data.rows)
         if cost is not None and cost.seconds > _MOST_SECONDS:
             return
         given = answer(bench.scheme, task, "a", fresh(data))

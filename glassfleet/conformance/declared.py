@@ -12,6 +12,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 
 from glassfleet.conformance.bench import Bench, must_refuse, require
+from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.scheme import Participation, Purpose
 
 
@@ -28,7 +29,7 @@ def check_declarations(bench: Bench) -> None:
         require(
             bool(declared) and declared <= known, f"{what} is a non-empty subset of {sorted(known)}, got {declared}"
         )
-    require(isinstance(scheme.equals_central, bool), "equals_central is True or False")
+    require(isinstance(scheme.abilities, Abilities), "abilities are Abilities")
     for half, methods in ((scheme.client, ("contribute",)), (scheme.server, ("start", "check", "reduce", "progress"))):
         for method in methods:
             require(callable(getattr(half, method, None)), f"{type(half).__name__} has a method {method}")

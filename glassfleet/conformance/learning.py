@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from glassfleet.conformance.bench import Bench, ConformanceError, answer, digest_of, fault_text, require
 from glassfleet.conformance.model import checked_predictions
-from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.model.baseline import recorded
 from glassfleet.simulation import central_of
@@ -44,7 +44,8 @@ def check_equality(bench: Bench) -> None:
     """
     promised = [chosen for chosen in settings_of(bench) if promises_central(bench.scheme, chosen)]
     require(
-        bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
+        bool(promised) or bench.scheme.abilities.equals_central is None,
+        "equals_central holds for some setting of the parameters",
     )
     for number, parameters in enumerate(promised):
         _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (5, 2))

@@ -9,9 +9,8 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from glassfleet.conformance.bench import Bench, answer, digest_of, fresh, must_refuse, raises_only, require, travelled
-from glassfleet.contract.abilities import cost_of, private_parameters
 from glassfleet.contract.messages import COUNTS, Contribution, Done, Task
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Purpose, private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
@@ -91,7 +90,9 @@ def check_refuses_tasks(bench: Bench) -> None:
             for how, damaged in changed.items():
                 task, what = Task(scheme, kind, damaged), f"a task {how}"
                 raises_only(TaskError, what, partial(answer, bench.scheme, task, "a", fresh(data)))
-                raises_only(TaskError, f"{what}, asked what it costs,", partial(cost_of, bench.scheme, task, data.rows))
+                raises_only(
+                    TaskError, f"{what}, asked what it costs,", partial(bench.scheme.abilities.cost, task, data.rows)
+                )
 
 
 def check_refuses_domains(bench: Bench) -> None:
@@ -106,7 +107,7 @@ def check_cost(bench: Bench) -> None:
     """Check that a scheme that says what answers may take says so for each task and any number of rows."""
     for step, _ in bench.steps(bench.parameters):
         for rows in (0, 1, 1_000_000):
-            cost = cost_of(bench.scheme, step.task, rows)
+            cost = bench.scheme.abilities.cost(step.task, rows)
             if cost is not None:
                 sound = 0 <= cost.least <= cost.seconds < np.inf and 0 <= cost.megabytes < np.inf
                 require(sound, f"the cost of {step.task.kind!r} for {rows} rows is 0 or more, and least is the least")

@@ -4,8 +4,8 @@ A scheme is a module that defines ``SCHEME``. A scheme that needs more packages 
 ``REQUIRES``, a tuple of import names, and imports them only when it works. Where one is missing the scheme is
 *unavailable*, which is told with the reason instead of failing.
 
-A module of ours is imported when its scheme is used, and not for being listed: a vehicle that answers one scheme would
-load all of them at every start, 0.1 s and 4 MB (measured). Its ``REQUIRES`` is read from its text.
+A module of this distribution is imported when its scheme is used, and not for being listed: a vehicle that answers one
+scheme would load all of them at every start, 0.1 s and 4 MB (measured). Its ``REQUIRES`` is read from its text.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from schemas.record import ModelRecord
 
 GROUP = "glassfleet.schemes"
 """The package of our schemes, and the entry point group by which other packages offer theirs."""
+
+OWN = ("glassfleet", "lab")
+"""Top packages of this distribution: modules in these have a ``SCHEME``."""
 
 
 def names() -> list[str]:
@@ -81,16 +84,15 @@ def tables_of(model: Model) -> Tables:
         The scheme states none for it, or is not installed.
     """
     try:
-        hook = getattr(load(model.scheme), "tables", None)
+        tables = load(model.scheme).abilities.tables
     except NotFoundError as fault:
         raise UsageError(str(fault)) from fault
-    if hook is None:
+    if tables is None:
         raise UsageError(
             f"scheme {model.scheme!r} has no tables(model), which c, python and fml need; json, markdown and html hold "
             "its models"
         )
-    tables: Tables = hook(model)
-    return tables
+    return tables(model)
 
 
 def rule_tables(model: Model) -> RuleTables | None:
@@ -104,7 +106,7 @@ def rule_tables(model: Model) -> RuleTables | None:
 
 @cache
 def _modules() -> dict[str, str]:
-    """Return the module of each scheme; ours win over others' of the same name."""
+    """Return the module of each scheme; our folders win over entry points of the same name."""
     others = {point.name: point.module for point in entry_points(group=GROUP)}
     package = importlib.import_module(GROUP)
     ours = {
@@ -119,9 +121,9 @@ def _modules() -> dict[str, str]:
 def _reason(name: str) -> str:
     """Return why the scheme cannot be used, or an empty text."""
     place = _modules()[name]
-    if place.startswith(f"{GROUP}."):
-        return _missing(_stated(place))
     try:
+        if place.partition(".")[0] in OWN:
+            return _missing(_stated(place))
         module = importlib.import_module(place)
     except ImportError as fault:
         return f"needs {fault.name or fault}, which is not installed"
@@ -134,8 +136,9 @@ def _reason(name: str) -> str:
 
 def _stated(module: str) -> tuple[str, ...]:
     """Return the ``REQUIRES`` of a module that is not imported for it."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
+    spec = importlib.util.find_spec(module)  # of a package that is not installed this raises ImportError
+    if spec is None:
+        raise ModuleNotFoundError(f"no module {module}", name=module)
     loader = cast("InspectLoader", spec.loader)
     match = re.search(r"^REQUIRES = (\(.*?\))$", loader.get_source(module) or "", re.MULTILINE | re.DOTALL)
     return tuple(ast.literal_eval(match[1])) if match else ()

@@ -14,43 +14,21 @@ Adding a scheme is adding one folder under ``glassfleet/schemes/`` whose ``__ini
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel
 
+from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
+from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.model.protocol import Model
 from schemas.codec import Value
+from schemas.errors import UsageError
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What an answer may take, known from its task and the number of rows before any work. Rough: within a few times.
-
-    Attributes
-    ----------
-    seconds : float
-        At most, as a rule, on one core of 2020; > 0.
-    megabytes : float
-        At most, as a rule, beside the rows themselves; >= 0.
-    least : float
-        Seconds that a fast core needs at least; 0 where it cannot be told (work that may end early).
-    """
-
-    seconds: float
-    megabytes: float
-    least: float = 0.0
-
-    def fits(self, most: Cost) -> bool:
-        """Whether it takes no more than `most`, as a rule."""
-        return self.seconds <= most.seconds and self.megabytes <= most.megabytes
 
 
 class Client(Protocol):
@@ -86,59 +64,31 @@ class Server(Protocol):
 
 
 class Scheme(Protocol):
-    """One learning algorithm, as the catalogue knows it.
+    """One learning algorithm, as the catalogue knows it."""
 
-    More members are optional; :mod:`glassfleet.contract.abilities` says what holds for a scheme without them.
+    @property
+    def name(self) -> str:
+        """The name of the scheme's folder, or of its entry point."""
 
-    - ``personalise(model, data) -> Model``: what a vehicle makes of the published model with its own rows, which then
-      stays at the vehicle and is what it predicts with (fedga: a tree, of the published structures).
-    - ``alone(parameters, domain, data, seed) -> Model``: what "local learning" means for the scheme, where that is not
-      a run with one vehicle.
-    - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
-    - ``missing_cells = True``: rows may have empty cells (NaN) in columns whose ``Variable.missing`` says what they are
-      taken for.
-    - ``excess = True``: its lines go on beyond the limits of inputs (:class:`glassfleet.data.domain.Excess`).
-    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits where the target is a number.
-    - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
-    - ``parameters.group_rows``: fewest rows of a group where the clients condense rows
-      (:mod:`glassfleet.data.condense`).
-    - ``cost(task, rows) -> Cost``: what an answer from so many rows may take; raises :class:`TaskError` as the client
-      does. A vehicle computes answers that cost little in its own process, and all others, also those of a scheme
-      without ``cost``, in a process of its own that can be ended and has bounds.
-    - ``most_bytes(parameters, inputs, classes) -> (int, str)``: how many bytes the largest answer of a run can have,
-      and what makes it smaller, in words; `classes` is 0 where a number is learned. A run whose answers may be too
-      large says so when it is started.
-    - ``regressions(answers) -> ndarray or None``: of one vehicle's tasks and answers, in their order, the moment
-      matrices over ``[1, x, y]`` of the model's rules, shape (k, k, m), in rows; None where they are not among them.
-      From these a vehicle is named without which the others would gain (:mod:`glassfleet.evaluation.influence`).
-    - ``tables(model) -> Tables``: the model as plain tables (:mod:`glassfleet.model.tables`), from which C, Python, FML
-    and
-      pictures of trees are written; raises ``UsageError`` for a model that has none.
-    - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
-      with all.
-    - ``private(parameters) -> Parameters``: the parameters of a private run, in which vehicles use their rows as they
-      are; raises ``schemas.errors.UsageError`` with the reason where these cannot be used in one. A scheme without it
-      has no private runs. With the parameter ``support`` it asks nothing that rests on fewer rows
-      (:mod:`glassfleet.private.support`), and its summary has the record ``withheld``.
-    - ``layout(task) -> Mapping[str, tuple of int]``: names and shapes of all sums of an answer to `task`, a function of
-      the task alone; raises :class:`TaskError` for a task whose answers are no sums. With ``private``.
-    - ``openly(parameters) -> None``: raises ``UsageError`` with the reason where `parameters` promise what only a
-      private run keeps.
-    - ``among(task, honest) -> Task``: the task as the members of a group answer it, of whom at least so many are
-      honest (:class:`Summed`). For noise of which each adds a share: no coordinator is believed about how large.
-    - ``spent(task) -> (float, float)``: of schemes with noise, what an answer to `task` spends of the run's privacy
-      budget (epsilon), and the whole budget, the same for all tasks with the same parameters. In a private run a
-      vehicle answers no more than the budget has.
-    """
+    @property
+    def title(self) -> str:
+        """What the scheme is, for people."""
 
-    name: str
-    title: str
-    purpose: frozenset[Purpose]
-    participation: frozenset[Participation]
-    equals_central: bool
-    """Whether promise 1 (FL = CL of the rows used, bit for bit) holds for some setting of the parameters; for
-    all of them, unless ``equals_central_with`` says for which."""
-    Parameters: type[BaseModel]
+    @property
+    def purpose(self) -> frozenset[Purpose]:
+        """What it learns."""
+
+    @property
+    def participation(self) -> frozenset[Participation]:
+        """How vehicles may take part."""
+
+    @property
+    def Parameters(self) -> type[BaseModel]:  # noqa: N802 - it is a class
+        """What a run can be told: a frozen pydantic model with defaults, that refuses unknown fields.
+
+        Where clients condense rows (:mod:`glassfleet.data.condense`) its ``group_rows`` says how many are fewest in a
+        group.
+        """
 
     @property
     def client(self) -> Client:
@@ -148,8 +98,90 @@ class Scheme(Protocol):
     def server(self) -> Server:
         """The server half."""
 
+    @property
+    def abilities(self) -> Abilities:
+        """What the scheme can do beside."""
+
     def exact(self, parameters: Any) -> Any:
         """Return `parameters` with which agents use their rows as they are."""
 
     def from_document(self, document: Mapping[str, Any]) -> Model:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+
+
+def promises_central(scheme: Scheme, parameters: Any) -> bool:
+    """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
+
+    The promise is of cohort participation; the central model is that of the rows that vehicles use: their own, or
+    condensed ones. Nothing is promised where `parameters` protect rows otherwise (frt's own nullification, as in its
+    paper).
+    """
+    exact, promise = scheme.exact(parameters), scheme.abilities.equals_central
+    if promise is None or (parameters != exact and getattr(parameters, "group_rows", 1) == 1):
+        return False
+    return promise(exact)
+
+
+def is_label_scheme(scheme: Scheme) -> bool:
+    """Return whether a scheme's target is a class, always."""
+    return scheme.purpose == {"classification"}
+
+
+def input_quantiles_of(scheme: Scheme, *, labels: bool = False) -> tuple[float, float]:
+    """Return the quantiles, in [0, 1], of an input that become its limits; for a number `scheme` may have its own."""
+    return INPUT_QUANTILES if labels else scheme.abilities.input_quantiles
+
+
+def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:
+    """Return the parameters with which `scheme` (or domain discovery) learns in a private run.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    parameters : scheme.Parameters
+    support : int or None
+        Fewest rows on which a number rests that the run opens, 0: any; None: as `parameters` say. Where the scheme has
+        no such parameter, each number rests on all rows of the vehicles, or has noise.
+
+    Raises
+    ------
+    UsageError
+        There are none, with the reason.
+    """
+    private = scheme.abilities.private
+    if isinstance(private, str):
+        raise UsageError(f"{scheme.name} has no private runs: {private}")
+    chosen = private.parameters(parameters)
+    if support is None or "support" not in scheme.Parameters.model_fields:
+        return chosen
+    try:
+        return scheme.Parameters.model_validate({**chosen.model_dump(), "support": support})
+    except ValueError as fault:
+        raise UsageError(f"{scheme.name} with support {support}: {fault}; or ask for support 0"[:500]) from fault
+
+
+def alone_parameters(scheme: Scheme, parameters: Any) -> Any:
+    """Return the parameters with which a vehicle learns from its own rows: as they are, whatever few of them tell."""
+    exact = scheme.exact(parameters)
+    return exact.model_copy(update={"support": 0}) if getattr(exact, "support", 0) else exact
+
+
+def too_large(scheme: Scheme, parameters: Any, inputs: int, classes: int, room: int) -> str:
+    """Return a warning where an answer of a run may have more than `room` bytes; empty where not, or nobody knows."""
+    most, way_out = scheme.abilities.most_bytes(parameters, inputs, classes)
+    if most <= room:
+        return ""
+    sizes = f"{most / 1e6:,.0f} MB where {room / 1e6:,.0f} MB can be sent"
+    return f"with {inputs} inputs an answer may have up to {sizes}: ask for {way_out}"
+
+
+def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
+    """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
+
+    Raises
+    ------
+    TaskError
+        The rows are not those of the model's domain.
+    """
+    personalise = scheme.abilities.personalise
+    return model if personalise is None else personalise(model, data)

@@ -2,7 +2,7 @@
 
 from glassfleet.crisp.columns import Columns, prepare
 from glassfleet.crisp.forest import Forest
-from glassfleet.crisp.model import TreeModel
-from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.model import CrispTreeModel
+from glassfleet.crisp.tree import CrispTree
 
-__all__ = ["Columns", "Forest", "Tree", "TreeModel", "prepare"]
+__all__ = ["Columns", "CrispTree", "CrispTreeModel", "Forest", "prepare"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.tree import CrispTree
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
 
@@ -32,7 +32,7 @@ class TreeBody(Strict):
     nodes: tuple[_Node, ...] = Field(min_length=1, max_length=MAX_NODES)
 
 
-def write_tree(tree: Tree) -> dict[str, Any]:
+def write_tree(tree: CrispTree) -> dict[str, Any]:
     """Return ``{"nodes": [...]}`` in pre-order: ``value`` (shares of classes, or the scaled mean), ``rows`` and
     ``impurity`` of every node; splits also have ``feature``, ``threshold`` (in the input's unit; at most that goes
     left, to the next node) and ``right``.
@@ -54,7 +54,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     return {"nodes": nodes}
 
 
-def read_tree(body: TreeBody, domain: Domain) -> Tree:
+def read_tree(body: TreeBody, domain: Domain) -> CrispTree:
     """Return the tree; raises ValueError with the reason when it is none."""
     size = len(body.nodes)
     feature = np.full(size, -1, dtype=np.int32)
@@ -82,7 +82,7 @@ def read_tree(body: TreeBody, domain: Domain) -> Tree:
             waiting.append(node.right)
     if waiting or body.nodes[-1].feature is not None:
         raise ValueError("the last node is not a leaf, or a child is missing")
-    return Tree(
+    return CrispTree(
         feature,
         threshold,
         right,

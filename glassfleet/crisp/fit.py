@@ -16,7 +16,7 @@ from glassfleet.crisp.columns import GRID, Columns, Rows
 from glassfleet.crisp.cuts import Sets, best_cuts, part, summarise
 from glassfleet.crisp.forest import Forest
 from glassfleet.crisp.scores import Tally
-from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.tree import CrispTree
 
 
 @dataclass
@@ -59,7 +59,7 @@ def score_forest(
     return tally.fitness(positive)
 
 
-def fit_tree(columns: Columns, forest: Forest, train: Rows) -> Tree:
+def fit_tree(columns: Columns, forest: Forest, train: Rows) -> CrispTree:
     """Return the tree that the one structure of `forest` becomes on the rows `train`, at least one."""
     assert forest.size == 1
     record = _Record.of(forest, columns)
@@ -138,7 +138,7 @@ def spreads(columns: Columns, sets: Sets) -> NDArray[np.float64]:
     return np.maximum(mean, 0.0) / GRID**2
 
 
-def _assemble(columns: Columns, forest: Forest, record: _Record) -> Tree:
+def _assemble(columns: Columns, forest: Forest, record: _Record) -> CrispTree:
     """Keep the nodes that are there: the root, and both children of every split; in pre-order."""
     n = len(forest.feature)
     there = np.zeros(n, dtype=np.bool_)
@@ -171,7 +171,7 @@ def finish_tree(
     total: NDArray[np.float64],
     variance: NDArray[np.float64],
     rows: NDArray[np.float64],
-) -> Tree:
+) -> CrispTree:
     """Turn sums into shares or scaled means, and into impurities."""
     size = np.maximum(rows, 1.0)[:, None]
     if columns.classes:
@@ -179,4 +179,4 @@ def finish_tree(
         impurity = np.maximum(1.0 - (value * value).sum(axis=1), 0.0)
     else:
         value, impurity = total / size / GRID, variance
-    return Tree(feature, threshold, right, value, rows, impurity)
+    return CrispTree(feature, threshold, right, value, rows, impurity)

@@ -13,7 +13,7 @@ from glassfleet.crisp.columns import Columns, Rows
 from glassfleet.crisp.cuts import Sets, Summary, cut_ordered, part, summarise
 from glassfleet.crisp.fit import finish_tree, spreads
 from glassfleet.crisp.scores import Tally
-from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.tree import CrispTree
 
 MIN_DEPTH = 2
 _MAX_DEPTH, _FOLDS = 15, 5
@@ -29,7 +29,7 @@ class _Level:
     threshold: NDArray[np.float64]
 
 
-def grow_tree(columns: Columns, train: Rows, depth: int) -> Tree:
+def grow_tree(columns: Columns, train: Rows, depth: int) -> CrispTree:
     """Return the CART of the rows `train`, at least one, with at most `depth` splits on a path."""
     levels = [level for level, _ in _grow(columns, train, train[:0], depth, variance=True)]
     offsets = np.cumsum([0, *(len(level.feature) for level in levels)])
@@ -177,7 +177,7 @@ def kfold_parts(part_of: NDArray[np.intp], parts: int) -> list[tuple[Rows, Rows]
     return [(train, test) for train, test in folds if len(train) and len(test)]
 
 
-def cross_validated_tree(columns: Columns, rng: np.random.Generator, *, positive: int | None) -> Tree:
+def cross_validated_tree(columns: Columns, rng: np.random.Generator, *, positive: int | None) -> CrispTree:
     """Return the CART of all rows, at least one, to the depth in [2, 15] that cross-validation in 5 folds chooses.
 
     Parameters

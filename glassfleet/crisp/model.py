@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from glassfleet.crisp.document import write_tree
-from glassfleet.crisp.tree import Tree
+from glassfleet.crisp.tree import CrispTree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
@@ -23,7 +23,7 @@ from glassfleet.model.tables import RuleTables, SplitTree
 from glassfleet.numerics.statistics import rule_weight
 
 
-class TreeModel:
+class CrispTreeModel:
     """A binary decision or regression tree; not changed after it is made.
 
     Parameters
@@ -40,7 +40,7 @@ class TreeModel:
     format = 1
     clips_inputs = False
 
-    def __init__(self, scheme: str, parameters: BaseModel, domain: Domain, tree: Tree) -> None:
+    def __init__(self, scheme: str, parameters: BaseModel, domain: Domain, tree: CrispTree) -> None:
         self.scheme = scheme
         self.parameters = parameters
         self.domain = domain

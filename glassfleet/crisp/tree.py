@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Tree:
+class CrispTree:
     """Nodes in pre-order; the left child of node i is i + 1.
 
     Attributes

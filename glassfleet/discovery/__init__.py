@@ -53,8 +53,8 @@ from typing import Final
 
 import numpy as np
 
+from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.messages import Done, Next, Task
-from glassfleet.contract.scheme import Cost
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
@@ -120,6 +120,11 @@ class Discovery:
     def exact(self, parameters: DiscoveryParameters) -> DiscoveryParameters:
         """Return `parameters` with nothing withheld or left out."""
         return parameters.exact()
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do beside."""
+        return Abilities(cost=self.cost, private=PrivateRuns(self.layout, self.private))
 
 
 DISCOVERY: Final = Discovery()

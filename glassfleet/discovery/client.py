@@ -133,7 +133,7 @@ def row_bin(rows: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Question:
+class DiscoveryQuestion:
     """A task of domain discovery, read and checked.
 
     Attributes
@@ -159,7 +159,7 @@ class Question:
     missing: Literal[True, False, "summed"]
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> DiscoveryQuestion:
         """Read `task`; raises TaskError when it is malformed."""
         if task.scheme != "domain" or task.kind != "histogram":
             raise TaskError(f"not a task of domain discovery: {task.scheme!r}, {task.kind!r}")
@@ -178,7 +178,7 @@ class Question:
         return cls(grids, target, min_count, number == 1, stretches_of(grids), missing)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(DiscoveryQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 

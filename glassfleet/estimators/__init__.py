@@ -1,4 +1,4 @@
-"""Scikit-learn style estimators, one or two for every scheme. These modules are the only ones that need scikit-learn.
+"""Scikit-learn style estimators, of the schemes. These modules are the only ones that need scikit-learn.
 
 All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, none of which sees another's rows),
 ``predict``, ``explain``, ``rules_`` and ``complexity_``: see :class:`glassfleet.estimators.base.SchemeEstimator`.
@@ -10,21 +10,17 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 """
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
-from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
+from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
-from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
 from glassfleet.estimators.tree import FuzzyTreeClassifier, FuzzyTreeRegressor
 
 __all__ = [
     "ChiClassifier",
-    "FedAvgMLPClassifier",
-    "FedAvgMLPRegressor",
     "FedGATreeClassifier",
     "FedGATreeRegressor",
     "FuzzyRegressionTree",
     "FuzzyTreeClassifier",
     "FuzzyTreeRegressor",
-    "PrivateTreeClassifier",
     "SchemeClassifier",
     "SchemeEstimator",
     "SchemeRegressor",

@@ -20,8 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central, takes_categories, takes_excess, takes_missing
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, promises_central
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -66,7 +65,7 @@ class SchemeEstimator(LearnedEstimator):
         SHA-256 of its document, in hexadecimal: equal digests, equal models.
     rules_ : list of glassfleet.explain.Rule
         Its rules; none for a black box.
-    reference_ : glassfleet.model.baseline.Reference or None
+    reference_ : glassfleet.model.baseline.ReferenceRow or None
         The mean of the training rows, with which explanations compare; None where the scheme does not tell it.
     complexity_ : dict of str to float
         Size measures by name.
@@ -144,7 +143,7 @@ class SchemeEstimator(LearnedEstimator):
         return central(self._scheme(), parameters, domain, data, self._seed())
 
     def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
-        texts = text_columns([X for X, _ in parties]) if takes_categories(self._scheme()) else ()
+        texts = text_columns([X for X, _ in parties]) if self._scheme().abilities.categories else ()
         return [self._dataset(X, y, texts, reset=index == 0, least=0) for index, (X, y) in enumerate(parties)]
 
     def _dataset(self, X: Any, y: Any, texts: Collection[str] = (), *, reset: bool, least: int = 1) -> Dataset:
@@ -170,21 +169,21 @@ class SchemeEstimator(LearnedEstimator):
             target=data.target,
             input_quantiles=self.input_quantiles,
             min_count=getattr(self, "min_rows", MIN_ROWS),
-            categories=takes_categories(self._scheme()),
-            missing=takes_missing(self._scheme()),
-            excess=takes_excess(self._scheme()),
+            categories=self._scheme().abilities.categories,
+            missing=self._scheme().abilities.missing_cells,
+            excess=self._scheme().abilities.excess,
         )
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn asks: NaN is taken where the scheme takes empty cells."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_missing(self._scheme())
+        tags.input_tags.allow_nan = self._scheme().abilities.missing_cells
         return tags
 
     @property
     def _finite(self) -> bool | str:
         """What scikit-learn's validation is told of the cells that may be there."""
-        return "allow-nan" if takes_missing(self._scheme()) else True
+        return "allow-nan" if self._scheme().abilities.missing_cells else True
 
     def _checked(
         self, X: Any, y: Any, texts: Collection[str], *, reset: bool, least: int, is_number: bool = False

@@ -1,17 +1,17 @@
-"""Scikit-learn style estimators of the crisp trees: FedGA's personal trees, and the differentially private tree."""
+"""Scikit-learn style estimators of FedGA's personal trees."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEstimator, SchemeRegressor
 from glassfleet.schemes.fedga import PersonalTree, Population
-from glassfleet.simulation import Outcome, federated
+from glassfleet.simulation import Outcome
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -105,7 +105,7 @@ class FedGATree(SchemeEstimator):
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         scheme: Any = self._scheme()
-        return Outcome(scheme.alone(parameters, domain, data, self._seed()), 0)
+        return Outcome(scheme.abilities.alone(parameters, domain, data, self._seed()), 0)
 
     def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
         for left in ("population_", "trees_"):  # of an earlier fit
@@ -134,51 +134,3 @@ class FedGATreeRegressor(FedGATree, SchemeRegressor):
     --------
     FedGATree : for parameters, attributes and methods.
     """
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PrivateTreeClassifier(SchemeClassifier):
-    """Differentially private decision tree (scheme ``dp_tree``).
-
-    ``fit`` is as private as ``fit_federated``: it is a run with one party, and noise of its own, so the two differ. The
-    limits of the columns and the classes are not part of the budget: declare them (`domain`) where that matters. So
-    that nobody can subtract the noise, fit with ``random_state=None`` (the default) whatever leaves the house.
-
-    Parameters
-    ----------
-    epsilon : float, default 1.0
-        Budget of the run for adding or removing one row.
-    noise : {"local", "aggregate", "paper", "none"}, default "local"
-        Whose noise gives the guarantee; see the scheme's README.
-    max_depth : int, default 6
-        Deepest level of a leaf.
-    n_bins : int, default 5
-        Bins per input; splits are at their edges.
-    edge_share : float, default 0.1
-        Share of the budget that finds the edges.
-    random_state : int, RandomState instance or None, default None
-        Of the noise; None: another one at every fit.
-
-    See Also
-    --------
-    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
-    """
-
-    _scheme_name = "dp_tree"
-
-    epsilon: float = 1.0
-    noise: Literal["local", "aggregate", "paper", "none"] = "local"
-    max_depth: int = 6
-    n_bins: int = 5
-    edge_share: float = 0.1
-    random_state: RandomState = None
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks: with a budget of 1, the noise is more than a few hundred rows tell."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
-
-    def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
-        # Not `central`, which leaves the noise out: a private classifier that is not private would be a trap.
-        return federated(self._scheme(), parameters, domain, {"central": data}, self._seed())

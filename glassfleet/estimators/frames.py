@@ -9,7 +9,6 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.categories import MAX_LENGTH
 from glassfleet.data.cells import MISSING, truth_of
@@ -61,13 +60,13 @@ def coded(X: Any, scheme: Scheme, learner: str, texts: Collection[str] = ()) -> 
         some = [cell for cell in cells if cell is not None]
         if column.dtype == nw.Boolean or (column.dtype.is_float() and some):
             continue
-        if not takes_categories(scheme):
+        if not scheme.abilities.categories:
             truth = truth_of(cell for cell in some if isinstance(cell, str))
             if truth is None:
                 raise ValueError(f"column {name!r} holds text, and {learner} takes numbers: leave it out, or encode it")
             numbers = [truth.get(cell, np.nan) for cell in cells]
         else:
-            if len(some) < len(cells) and not takes_missing(scheme):
+            if len(some) < len(cells) and not scheme.abilities.missing_cells:
                 raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
             own = sorted({MISSING if cell is None else str(cell) for cell in cells})
             place = {text: float(number) for number, text in enumerate(own)}

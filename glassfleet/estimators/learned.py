@@ -35,7 +35,7 @@ from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import main_picture, picture
 from glassfleet.export.svg.effects import Scale, effect_curve
 from glassfleet.export.svg.shapes import file_of
-from glassfleet.model.baseline import BESIDE, Reference, reference_of
+from glassfleet.model.baseline import BESIDE, ReferenceRow, reference_of
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.model.rules import Rule
 from schemas.documents import document_digest
@@ -67,7 +67,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     domain_: Domain
     target_name_: str
-    reference_: Reference | None
+    reference_: ReferenceRow | None
     n_features_in_: int
 
     def show_rules(self, top: int | None = None) -> None:
@@ -203,7 +203,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         check_is_fitted(self)
         domain = self.domain_
-        stay = starting_row(self.model_, self.reference_) if row is None else Reference(self._row(row), "the row given")
+        stay = (
+            starting_row(self.model_, self.reference_) if row is None else ReferenceRow(self._row(row), "the row given")
+        )
         with value_errors():
             names: dict[str | int, str] = dict(enumerate(domain.names))
             curve = effect(self.model_, stay.row, names.get(feature, str(feature)))

@@ -2,8 +2,8 @@
 
 A line is a rule, or an input. Each night a vehicle has one figure a line, of its test rows: the logarithm of a rule's
 mean error, or an input's mean within the model's limits (`figures`). It remembers the figures of nights before
-(`Memory`) and tells by how much tonight's differs from their mean, and from the first night's, when the model was
-learned (`Memory.changes`). So each vehicle is compared with itself, whoever else is there; and what is summed over
+(`DriftMemory`) and tells by how much tonight's differs from their mean, and from the first night's, when the model was
+learned (`DriftMemory.changes`). So each vehicle is compared with itself, whoever else is there; and what is summed over
 vehicles are six small integers a line, no histogram: a cell of few rows would tell of them.
 
 **The detector** (`drifted`). The mean change over vehicles, over its standard error by the vehicles' own scatter, is a
@@ -96,7 +96,7 @@ def figures(off: Floats, line: NDArray[np.intp], lines: int, X: Floats, *, label
     --------
     >>> import numpy as np
     >>> rng, line = np.random.default_rng(0), np.zeros(400, dtype=np.intp)
-    >>> memory = Memory()
+    >>> memory = DriftMemory()
     >>> for night in range(3):
     ...     X = rng.uniform(0.0, 0.5, size=(400, 1)) + 0.3 * (night == 2)
     ...     memory.meet("model", f"run-{night}", figures(np.abs(rng.normal(size=400)), line, 1, X))
@@ -154,7 +154,7 @@ def _with(past: Floats, tonight: Floats) -> Floats:
 
 
 @dataclass
-class Memory:
+class DriftMemory:
     """What a vehicle remembers of the models that it was asked about, by digest: their figures, no rows."""
 
     models: dict[str, _Met] = field(default_factory=dict)
@@ -168,11 +168,11 @@ class Memory:
             is_private = is_private or known.is_private
         self._put(digest, _Met(run, past, tonight, is_private))
 
-    def of(self, digests: Iterable[str]) -> Memory:
+    def of(self, digests: Iterable[str]) -> DriftMemory:
         """Return what is remembered of some models."""
-        return Memory({digest: self.models[digest] for digest in digests if digest in self.models})
+        return DriftMemory({digest: self.models[digest] for digest in digests if digest in self.models})
 
-    def take(self, other: Memory) -> None:
+    def take(self, other: DriftMemory) -> None:
         """Take over what another one has of its models: they were met last."""
         for digest, met in other.models.items():
             self._put(digest, met)
@@ -212,7 +212,7 @@ class Memory:
         return {digest: met.to_value() for digest, met in self.models.items()}
 
     @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> Memory:
+    def from_value(cls, value: Mapping[str, Any]) -> DriftMemory:
         """Return it from what `to_value` returned; raises ValueError, LookupError, TypeError."""
         memory = cls()
         for digest, each in value.items():

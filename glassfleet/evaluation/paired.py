@@ -54,7 +54,7 @@ _DEVIATION: Final = 1.4826
 """Standard deviation of normal values, over their median distance from the median."""
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """How much worse one version is than another on one vehicle's rows, and the variance of that; see `relative`."""
 
     change: float
@@ -144,7 +144,7 @@ def difference(
     y: NDArray[Any],
     forecast: NDArray[Any],
     other: NDArray[Any],
-) -> Difference:
+) -> PairedDifference:
     """Return how much worse `forecast` is than `other` on one vehicle's rows.
 
     Parameters
@@ -173,13 +173,13 @@ def difference(
 
     whole = change(np.ones(y.size, dtype=bool))
     if blocks < 2:
-        return Difference(whole, MOST**2)
+        return PairedDifference(whole, MOST**2)
     block = np.arange(y.size) * blocks // y.size
     without = [change(block != left_out) for left_out in range(blocks)]
-    return Difference(whole, (blocks - 1) * float(np.var(without)))
+    return PairedDifference(whole, (blocks - 1) * float(np.var(without)))
 
 
-def over_vehicles(differences: Sequence[Difference]) -> Estimate:
+def over_vehicles(differences: Sequence[PairedDifference]) -> Estimate:
     """Return the mean over vehicles, at least one, of what is cut to the usual.
 
     That is `USUAL` standard deviations around the median: the vehicles' own, robust, or the noise of the median one,

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.contract.sums import add_up
 from glassfleet.contract.tasks import Remembered
@@ -32,7 +33,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.evaluation.drift import COLUMNS, GRID, MOST
 from glassfleet.evaluation.f1 import MOST_CONFUSED, confusion, macro_f1
-from glassfleet.evaluation.paired import MOST_FORMERS, MOST_TOLD, Difference, difference, relative
+from glassfleet.evaluation.paired import MOST_FORMERS, MOST_TOLD, PairedDifference, difference, relative
 from glassfleet.model.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
 from glassfleet.private.chain import SCORES_SCHEME
 from schemas.codec import Value
@@ -63,7 +64,7 @@ _MOST_ROWS = 2**30
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoresAsked:
     """What is scored.
 
     Attributes
@@ -96,7 +97,7 @@ class ScoresServer:
     """The half that runs at the coordinator."""
 
     @staticmethod
-    def start(parameters: Asked, domain: Domain, seed: int) -> Next:  # noqa: ARG004 - as all server halves
+    def start(parameters: ScoresAsked, domain: Domain, seed: int) -> Next:  # noqa: ARG004 - as all server halves
         """Return the one question."""
         if len(domain.classes) > MAX_CLASSES:
             raise RunFailedError(f"too many classes: scores are summed for {MAX_CLASSES} at most")
@@ -111,7 +112,7 @@ class ScoresServer:
         return Next({"task": body}, Task(SCORES_SCHEME, KIND, body))
 
     @staticmethod
-    def max_rows(parameters: Asked) -> int:  # noqa: ARG004 - as all server halves
+    def max_rows(parameters: ScoresAsked) -> int:  # noqa: ARG004 - as all server halves
         """Return how many rows the sums are good for."""
         return _MOST_ROWS
 
@@ -208,7 +209,7 @@ class Scoring:
         :func:`glassfleet.model.intervals.counted`; of one vehicle's own answer no line of less than `FEWEST_ROWS` rows.
         ``beside/{other}`` (3,): 1 if this vehicle compared the finished model with the champion or a former one, how
         much worse it is, and the variance of that; ``before/{former}`` (3,): the same of a former one and the champion.
-        ``drift`` (lines and inputs of the champion, COLUMNS), see :meth:`glassfleet.evaluation.drift.Memory.changes`.
+        ``drift`` (lines and inputs of the champion, COLUMNS): :meth:`glassfleet.evaluation.drift.DriftMemory.changes`.
         """
         domain, lines, watched = _domain(task), _lines(task, "lines"), _lines(task, "watched")
         size = len(domain.classes) + 1
@@ -228,6 +229,11 @@ class Scoring:
             shapes |= {f"beside/{name}": (3,) for name in ("champion", *formers)}
             shapes |= {f"before/{name}": (3,) for name in formers}
         return shapes
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do beside."""
+        return Abilities(private=PrivateRuns(self.layout))
 
 
 SCORES: Final = Scoring()
@@ -257,7 +263,7 @@ def scored(
     deciding : ndarray of intp, shape (n,), or None
         Which rule of the finished model decides; None: its errors are counted over one line.
     drift : ndarray of int64, shape (lines and inputs of the champion, COLUMNS), or None
-        See `glassfleet.evaluation.drift.Memory.changes`; None: nothing is known.
+        See `glassfleet.evaluation.drift.DriftMemory.changes`; None: nothing is known.
 
     Raises
     ------
@@ -402,14 +408,14 @@ def _errors(y: NDArray[Any], forecast: NDArray[Any], domain: Domain) -> NDArray[
     return confusion(y, forecast, domain.classes)
 
 
-def _difference(y: NDArray[Any], forecast: NDArray[Any], other: NDArray[Any], domain: Domain) -> Difference:
+def _difference(y: NDArray[Any], forecast: NDArray[Any], other: NDArray[Any], domain: Domain) -> PairedDifference:
     def figure(truth: NDArray[Any], answers: NDArray[Any]) -> float:
         return _figure(_errors(truth, answers, domain), truth.size, domain)
 
     return difference("rmse" if domain.target is not None else "f1", figure, y, forecast, other)
 
 
-def _on_grid(one: Difference) -> tuple[int, int, int]:
+def _on_grid(one: PairedDifference) -> tuple[int, int, int]:
     change, variance = max(-MOST_TOLD, min(MOST_TOLD, one.change)), min(one.variance, MOST_TOLD**2)
     return 1, round(change * _GRID), round(variance * _GRID)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Variable
 from glassfleet.explain.example import example_row, moved_into, row_at
-from glassfleet.model.baseline import Reference
+from glassfleet.model.baseline import ReferenceRow
 from glassfleet.model.protocol import Model, nature, readable_rules
 from schemas.errors import UsageError
 
@@ -108,12 +108,12 @@ def effect(model: Model, row: Floats, feature: str) -> Effect:
     return Effect(variable, tuple(values.tolist()), tuple(answers), inside, chances)
 
 
-def starting_row(model: Model, reference: Reference | None) -> Reference:
+def starting_row(model: Model, reference: ReferenceRow | None) -> ReferenceRow:
     """Return the row whose inputs are varied one by one: the typical row, or an example where there is none."""
-    return Reference(example_row(model), EXAMPLE) if reference is None else reference
+    return ReferenceRow(example_row(model), EXAMPLE) if reference is None else reference
 
 
-def importance(model: Model, reference: Reference | None, features: Sequence[str]) -> dict[str, float]:
+def importance(model: Model, reference: ReferenceRow | None, features: Sequence[str]) -> dict[str, float]:
     """Return by how much each input alone moves the answer over the fleet's rows, by name.
 
     An input spreads as it does over the rows, around the typical row's value, while the others stay. Where its spread
@@ -154,7 +154,7 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     return _moved(model, typical, features, spread, distance)
 
 
-def reach(model: Model, reference: Reference | None, features: Sequence[str]) -> dict[str, float]:
+def reach(model: Model, reference: ReferenceRow | None, features: Sequence[str]) -> dict[str, float]:
     """Return by how much each input alone could move the answer over its whole range, as `importance` otherwise.
 
     That is the highest forecast less the lowest, or chance, also where hardly a row has such a value. Of other classes

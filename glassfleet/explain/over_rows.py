@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import FORMAT
-from glassfleet.model.baseline import Reference, explained
+from glassfleet.model.baseline import ReferenceRow, explained
 from glassfleet.model.intervals import far_outside
 from glassfleet.model.protocol import Model, nature, readable_rules
 
@@ -23,7 +23,7 @@ def over_rows(
     X: NDArray[np.float64],
     most: int,
     step: Callable[[], object] = lambda: None,
-    reference: Reference | None = None,
+    reference: ReferenceRow | None = None,
 ) -> dict[str, Any]:
     """Explain rows, and return what their explanations have in common, as JSON values.
 

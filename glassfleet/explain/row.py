@@ -9,7 +9,7 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
-from glassfleet.model.baseline import Reference, explained
+from glassfleet.model.baseline import ReferenceRow, explained
 from glassfleet.model.explanation import Chance, Explanation, chance_lines
 from glassfleet.model.protocol import Model, Nature, nature
 
@@ -131,7 +131,7 @@ class RowExplanation(View):
         return "\n".join([self.text, *lines, *self.notes])
 
 
-def explain_row(model: Model, row: Row, reference: Reference | None = None) -> RowExplanation:
+def explain_row(model: Model, row: Row, reference: ReferenceRow | None = None) -> RowExplanation:
     """Say why `model` answers as it does for one row.
 
     Parameters

@@ -22,7 +22,7 @@ from glassfleet.export.svg.sets import cuts, degrees, memberships, value_of
 from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
-from glassfleet.model.baseline import Reference
+from glassfleet.model.baseline import ReferenceRow
 from glassfleet.model.protocol import Model, nature
 from glassfleet.model.rules import most_used
 from schemas.errors import UsageError
@@ -58,7 +58,7 @@ def picture(
     kind: Kind = "svg",
     *,
     row: Row | None = None,
-    reference: Reference | None = None,
+    reference: ReferenceRow | None = None,
     title: str = "",
     structure: int = 1,
 ) -> bytes:
@@ -89,7 +89,7 @@ def note_of(model: Model, what: str) -> str:
 
 
 def drawing(
-    model: Model, what: str, *, row: Row | None = None, reference: Reference | None = None, structure: int = 1
+    model: Model, what: str, *, row: Row | None = None, reference: ReferenceRow | None = None, structure: int = 1
 ) -> Svg:
     """Draw one picture of a model.
 
@@ -191,7 +191,7 @@ def _partitions(model: Model, row: Row | None) -> Svg:
     return beside(drawn)
 
 
-def _effects(model: Model, row: Row | None, reference: Reference | None) -> Svg:
+def _effects(model: Model, row: Row | None, reference: ReferenceRow | None) -> Svg:
     names = [use.feature for use in summary(model, top=0).features] or model.domain.names
     counts = importance(model, reference, names[:MOST_INPUTS])
     start = starting_row(model, reference).row if row is None else as_row(model.domain, row)
@@ -202,7 +202,7 @@ def _effects(model: Model, row: Row | None, reference: Reference | None) -> Svg:
     return beside([(each.feature.name, effect_curve(each, scale, domain.classes, domain.target_unit)) for each in main])
 
 
-def _shares(model: Model, row: Row, reference: Reference | None) -> Svg:
+def _shares(model: Model, row: Row, reference: ReferenceRow | None) -> Svg:
     """Draw how base and shares add up, from the base to the answer."""
     view = explain_row(model, row, reference)
     if view.total is None:

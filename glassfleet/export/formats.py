@@ -15,7 +15,7 @@ from glassfleet.export.figures import Kind, main_picture, picture
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
-from glassfleet.model.baseline import Reference
+from glassfleet.model.baseline import ReferenceRow
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import RuleTables
@@ -63,7 +63,7 @@ def export(
     prefix: str = "model",
     what: str | None = None,
     row: Row | None = None,
-    reference: Reference | None = None,
+    reference: ReferenceRow | None = None,
     structure: int | None = None,
 ) -> bytes:
     """Return a model in a format, as the bytes of a file.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import WEIGHTS, ReadsRules, WeighedLine, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
-from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.fuzzy.splits import BinaryTree
 from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation
 from glassfleet.model.rules import Condition, Rule
 from glassfleet.model.tables import Conditions, RuleTables, lines
@@ -22,7 +22,7 @@ from glassfleet.numerics.statistics import blocks, rule_weight
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
-T = TypeVar("T", bound=SplitTree[Any])
+T = TypeVar("T", bound=BinaryTree[Any])
 Span = TypeVar("Span")
 """Where the rows of a leaf may be on one input."""
 
@@ -111,7 +111,7 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     return LinearRules(coefficients, *weights)
 
 
-class TreeModel(ReadsRules, Generic[T, Span]):
+class LinearTreeModel(ReadsRules, Generic[T, Span]):
     """A finished tree with linear models in each leaf: what one for a number and one for classes share.
 
     Parameters
@@ -204,7 +204,7 @@ class TreeModel(ReadsRules, Generic[T, Span]):
         return tree_complexity(self.tree, sum(map(len, self.leaf_spans)), self.base.coefficients)
 
 
-class LinearTree(TreeModel[T, Span]):
+class LinearTree(LinearTreeModel[T, Span]):
     """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast."""
 
     def predict(self, X: Array) -> Array:
@@ -293,7 +293,7 @@ class LinearTree(TreeModel[T, Span]):
         )
 
 
-def tree_complexity(tree: SplitTree[Any], conditions: int, coefficients: Array) -> Mapping[str, int | float]:
+def tree_complexity(tree: BinaryTree[Any], conditions: int, coefficients: Array) -> Mapping[str, int | float]:
     """Return the measures of a tree whose leaves have polynomials, shape (leaves, .., F + 1), intercepts first.
 
     An intercept counts whether it is zero or not, a slope only where it is not zero.

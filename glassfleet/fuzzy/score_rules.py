@@ -14,7 +14,7 @@ from pydantic import Field
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_score
-from glassfleet.fuzzy.linear_rules import Span, T, TreeModel, outputs_of
+from glassfleet.fuzzy.linear_rules import LinearTreeModel, Span, T, outputs_of
 from glassfleet.model.explanation import Chance, Explanation
 from glassfleet.model.rules import Consequent, Rule
 from glassfleet.model.tables import Conditions, RuleTables, lines
@@ -123,7 +123,7 @@ def read_scores(lines: Sequence[ScoreLine], leaves: int, domain: Domain) -> Scor
     return ScoreRules(coefficients, shares, np.array([rule.support for rule in lines], dtype=np.float64))
 
 
-class ScoreTree(TreeModel[T, Span]):
+class ScoreTree(LinearTreeModel[T, Span]):
     """A finished tree with scores of classes in each leaf: of the leaves' scores, weighted, the highest answers."""
 
     base: ScoreRules

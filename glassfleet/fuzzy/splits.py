@@ -27,7 +27,7 @@ S = TypeVar("S", bound=NodeSplit)
 
 
 @dataclass(frozen=True)
-class SplitTree(Generic[S]):
+class BinaryTree(Generic[S]):
     """The splits, in order.
 
     Attributes

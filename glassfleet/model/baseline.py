@@ -43,7 +43,7 @@ GIVEN: Final = "the row to compare with"
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceRow:
     """What a forecast is compared with.
 
     Attributes
@@ -132,7 +132,7 @@ def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None
     return result
 
 
-def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | None:
+def reference_of(parameters: Mapping[str, Any], domain: Domain) -> ReferenceRow | None:
     """Return the typical row of a record's `parameters`; None: it has none, as those of former versions.
 
     Raises
@@ -152,10 +152,10 @@ def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | N
     if not np.isfinite(row).all():
         raise VerificationError("the typical row in the model's record is not finite")
     # Whether they are as they were published `glassfleet.model.forecasts.tell_forecasts` says.
-    return Reference(row, TYPICAL, dict(parameters.get("forecasts", {}).get("spreads", {})))
+    return ReferenceRow(row, TYPICAL, dict(parameters.get("forecasts", {}).get("spreads", {})))
 
 
-def explained(model: Model, x: Array, reference: Reference | None) -> Explanation:
+def explained(model: Model, x: Array, reference: ReferenceRow | None) -> Explanation:
     """Say why the model answers as it does for a row, compared with a reference where one is known.
 
     Of a forecast in numbers by rules, the base is then the model's forecast for the reference, and an input's share is

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
@@ -85,12 +85,12 @@ def accept(  # noqa: PLR0917 - one call
     chain = lay_out(chain, task.digest, layout.digest)
     if question_digest(edition, task.digest, layout.digest) != question:
         raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
-    among, spent = getattr(scheme, "among", None), getattr(scheme, "spent", None)
-    cost, budget = (0.0, math.inf) if spent is None else spent(task)
+    private = scheme.abilities.private
+    assert not isinstance(private, str)  # `layout_of` says so
+    cost, budget = (0.0, math.inf) if private.spent is None else private.spent(task)
     afford(chain, question, cost, budget)
-    return Asked(
-        chain, edition, task, layout, question, task if among is None else among(task, edition.summed.honest), cost
-    )
+    among = private.among(task, edition.summed.honest)
+    return Asked(chain, edition, task, layout, question, among, cost)
 
 
 def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) -> tuple[Chain, Words]:

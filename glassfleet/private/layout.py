@@ -11,7 +11,6 @@ one lowest, each with as many bits as :data:`MOST_MEMBERS` vehicles need: sums n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -19,9 +18,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import most_told
-from glassfleet.contract.messages import Contribution, Task
-from glassfleet.errors import PrivacyError
+from glassfleet.contract.abilities import Abilities
+from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.errors import PrivacyError, TaskError
 from schemas.codec import Value, digest_of
 
 Ints = NDArray[np.int64]
@@ -36,8 +35,9 @@ MOST_MEMBERS = 2048
 class Additive(Protocol):
     """What says how answers are laid out: a scheme with private runs, or domain discovery."""
 
-    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do: `private` among it."""
         ...
 
 
@@ -154,6 +154,9 @@ class Layout:
 
 def layout_of(scheme: Additive, task: Task) -> Layout:
     """Return the layout of answers to `task`; raises TaskError when they are no sums, or the task is malformed."""
-    shapes = scheme.layout(task)
-    most = most_told(scheme, task)
+    private = scheme.abilities.private
+    if isinstance(private, str):
+        raise TaskError(f"answers to {task.scheme} are no sums")
+    shapes = private.layout(task)
+    most = private.most_told(task) if task.kind == SUPPORT else 0
     return Layout(task.kind, tuple((name, tuple(map(int, shapes[name]))) for name in sorted(shapes)), most)

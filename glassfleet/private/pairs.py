@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Task
 from glassfleet.errors import TaskError
 from glassfleet.private.chain import PAIRS_SCHEME
@@ -46,6 +47,11 @@ class Pairs:
         if type(vehicles) is not int or not 2 <= vehicles <= _MOST:
             raise TaskError("a check of pairs says how many vehicles there are")
         return {"pairs": (vehicles,)}
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do: add up."""
+        return Abilities(private=PrivateRuns(self.layout))
 
 
 PAIRS: Final = Pairs()

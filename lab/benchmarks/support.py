@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of, private_parameters
 from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import input_quantiles_of, private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.private.groups import SUPPORT_ROWS

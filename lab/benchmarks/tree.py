@@ -21,8 +21,7 @@ import numpy as np
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember

@@ -10,6 +10,7 @@ import numpy as np
 
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest, place
@@ -92,7 +93,7 @@ def private(examiner: Examiner, run: str, data: Dataset, schemes: Sequence[str])
     if not name or data.categories or data.y.dtype.kind != "f":
         raise LeftOutError("private rounds are checked over numbers, with frt or tree")
     scheme = catalogue.load(name)
-    parameters = scheme.private(scheme.Parameters(support=0))  # type: ignore[attr-defined]
+    parameters = private_parameters(scheme, scheme.Parameters(), 0)
     nonce = hashlib.sha256(run.encode()).hexdigest()[:32]
     terms = Terms(examiner.topics.fleet, run, nonce, name, parameters_digest(parameters))
     keys_task = Task("private", "keys", terms.to_value(), nonce)

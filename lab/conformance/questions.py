@@ -11,6 +11,7 @@ import numpy as np
 
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
@@ -90,7 +91,7 @@ def questions(data: Dataset, offered: tuple[str, ...]) -> Iterator[Question]:
         for name, update in _runs(scheme_name, domain).items():
             chosen = scheme.Parameters(**update)
             if update.get("support"):
-                chosen = scheme.private(chosen)
+                chosen = private_parameters(scheme, chosen)
             try:
                 first = scheme.server.start(chosen, domain, 0)
                 for one in _asked(f"{scheme_name}, {name}", scheme, first, data):

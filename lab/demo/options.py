@@ -202,7 +202,7 @@ def _check_enough(vehicles: int) -> None:
 def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
     from glassfleet.contract import catalogue
-    from glassfleet.contract.abilities import private_parameters
+    from glassfleet.contract.scheme import private_parameters
 
     scheme = catalogue.load(options.scheme)
     participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")

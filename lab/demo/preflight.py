@@ -15,7 +15,7 @@ from typing import Any
 
 from edge_agent.sources import Source
 from glassfleet import simulation
-from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.discovery import DiscoveryParameters, discover
 from schemas.errors import GlassfleetError
 

@@ -11,7 +11,7 @@ from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_s
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import personal_model, promises_central
+from glassfleet.contract.scheme import personal_model, promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.model.protocol import Model
@@ -206,7 +206,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Dataset, seed: int) -> Any:  # noqa: PLR0917
     """Return what a vehicle learns from its own rows; None when they are too few for this scheme."""
-    alone = getattr(scheme, "alone", None)
+    alone = scheme.abilities.alone
     try:
         if alone is not None:
             return alone(parameters, domain, train, seed)

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of, personal_model
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, input_quantiles_of, personal_model
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
@@ -188,7 +187,7 @@ def learn(
 
 def _alone(scheme: Scheme, parameters: Any, domain: Domain, train: Parts, seed: int) -> dict[str, Outcome]:
     """Learn a model per client: as a fleet of one, unless the scheme says what a client alone would learn."""
-    alone = getattr(scheme, "alone", None)
+    alone = scheme.abilities.alone
     if alone is None:
         return learn_local(scheme, parameters, domain, train, seed)
     return {name: Outcome(alone(parameters, domain, part, seed), 0) for name, part in train.items()}

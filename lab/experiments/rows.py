@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.sources import SPLIT, Table, read_table
-from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
@@ -45,7 +44,7 @@ def read_rows(
     """
     if labels and "classification" not in scheme.purpose:
         raise UsageError(f"{scheme.name} learns numbers, not class labels; leave --labels out, or use frbc")
-    table = read_table(path, missing=None if takes_missing(scheme) else ())
+    table = read_table(path, missing=None if scheme.abilities.missing_cells else ())
     names = list(table.names)
     if SPLIT in names and target != SPLIT:
         names.remove(SPLIT)
@@ -77,7 +76,7 @@ def read_rows(
 def _inputs(
     table: Table, features: list[str], scheme: Scheme
 ) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
-    if not takes_categories(scheme):
+    if not scheme.abilities.categories:
         return table.matrix(features), {}  # which names the first cell that is not a number
     X = np.empty((table.rows, len(features)))
     categories = {}

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.evaluation.drift import COLUMNS, Memory, Moved, drifted, figures
+from glassfleet.evaluation.drift import COLUMNS, DriftMemory, Moved, drifted, figures
 from lab.nights.simulation import fleet_seed
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Vehicle:
     noise: Floats
     center: Floats
     is_hit: bool
-    memory: Memory
+    memory: DriftMemory
 
     def night(self, number: int, kind: Kind) -> NDArray[np.int64] | None:
         """Draw rows, and return what is told of them."""
@@ -82,7 +82,7 @@ def simulated(vehicles: int, kind: Kind, seed: int) -> list[list[Moved]]:
             0.05 * np.exp(0.3 * rng.normal(size=RULES)),
             0.5 * rng.normal(size=INPUTS),
             bool(is_hit),
-            Memory(),
+            DriftMemory(),
         )
         for is_hit in hit
     ]

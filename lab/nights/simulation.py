@@ -22,8 +22,8 @@ from glassfleet.evaluation.paired import (
     MARGIN,
     MOST_FORMERS,
     MOST_TOLD,
-    Difference,
     Estimate,
+    PairedDifference,
     decided,
     difference,
     from_sums,
@@ -112,7 +112,7 @@ class World:
 
     def estimates(self, truth: Floats, pairs: Sequence[tuple[int, int]]) -> list[Estimate]:
         """Return what the gate knows of pairs of versions, from new rows of each vehicle."""
-        differences: list[list[Difference]] = [[] for _ in pairs]
+        differences: list[list[PairedDifference]] = [[] for _ in pairs]
         for own, noise, count in zip(truth + self.own, self.noise, self.rows, strict=True):
             X = self.rng.normal(size=(count, INPUTS))
             y = X @ own + noise * self.rng.normal(size=count)
@@ -122,7 +122,7 @@ class World:
         return [self._summed(each) if self.is_private else over_vehicles(each) for each in differences]
 
     @staticmethod
-    def _summed(differences: list[Difference]) -> Estimate:
+    def _summed(differences: list[PairedDifference]) -> Estimate:
         changes = sum(max(-MOST_TOLD, min(MOST_TOLD, each.change)) for each in differences)
         return from_sums(len(differences), changes, sum(min(MOST_TOLD**2, each.variance) for each in differences))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edge_agent.sources import read_source
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.model.baseline import recorded

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from glassfleet.contract.abilities import input_quantiles_of
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, input_quantiles_of
+from glassfleet.data.domain import INPUT_QUANTILES
 from lab.protocols import fedga, frbc, tsk
 from lab.protocols.paper import NESTED_KFOLD, PaperProtocol, quantile_domain
 
@@ -24,7 +24,7 @@ def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
     """
     if "regression" not in scheme.purpose or labels:
         return OF_SCHEMES.get(scheme.name, frbc.PROTOCOL)
-    if hasattr(scheme, "input_quantiles"):
+    if scheme.abilities.input_quantiles != INPUT_QUANTILES:
         limits = partial(quantile_domain, input_quantiles=input_quantiles_of(scheme))
         return replace(NESTED_KFOLD, domain=limits)
     return OF_SCHEMES.get(scheme.name, NESTED_KFOLD)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import personal_model
-from glassfleet.contract.scheme import Scheme
+from glassfleet.contract.scheme import Scheme, personal_model
 from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -103,7 +102,7 @@ def run_split(
     alone: Any = scheme
     pairs = {
         "federated": [personal_model(scheme, model, train[agent]) for agent in sorted(train)],
-        "local": [alone.alone(parameters, domain, train[agent], run_seed) for agent in sorted(train)],
+        "local": [alone.abilities.alone(parameters, domain, train[agent], run_seed) for agent in sorted(train)],
     }
     predicted = {kind: [tree.predict(X) for tree in trees] for kind, trees in pairs.items()}
     everything = np.concatenate([train[agent].y for agent in sorted(train)])

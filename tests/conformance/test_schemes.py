@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -161,7 +162,9 @@ BROKEN = {
     "refuses_contributions": Broken(server=Spoilt(TOY.server, check=_careless)),
     "equality": Broken(server=Spoilt(TOY.server, reduce=_order_matters)),
     "document": Broken(from_document=_trusting),
-    "damaged_messages": Broken(client=Spoilt(TOY.client, contribute=_hasty)),
+    "damaged_messages": Broken(
+        client=Spoilt(TOY.client, contribute=_hasty), abilities=replace(TOY.abilities, cost=lambda *_: None)
+    ),
     "damaged_documents": Broken(from_document=_assuming),
 }
 

@@ -114,7 +114,7 @@ def test_page_of_schemes_says_of_each_what_its_code_declares():
         _, learns, equality, participation, _ = (cell.strip() for cell in row.split("|"))
         assert set(learns.split(", ")) == {words[purpose] for purpose in scheme.purpose}, name
         assert set(participation.split(", ")) == set(scheme.participation), name
-        assert equality.startswith("equal") == scheme.equals_central, name
+        assert equality.startswith("equal") == (scheme.abilities.equals_central is not None), name
 
 
 def test_how_to_add_a_scheme_names_every_check():

@@ -9,7 +9,7 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.simulation import federated
 from lab.benchmarks.classes import compared
 from schemas.documents import document_digest
@@ -50,7 +50,7 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
     )
     domain = Domain(features=features, label="class", classes=("a", "b", "c"))
     fleet = {f"v{i}": Dataset(domain.names, "class", X[i::4], y[i::4]) for i in range(4)}
-    assert document_digest(federated(SCHEME, Parameters(min_rows=1), domain, fleet).model.to_document()) == DIGEST
+    assert document_digest(federated(SCHEME, TreeParameters(min_rows=1), domain, fleet).model.to_document()) == DIGEST
 
 
 DIGEST = "b13907345edb6a3fc0bbe95076acce863955e36a165b687baac575b685da6f47"

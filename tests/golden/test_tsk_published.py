@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.contract.abilities import promises_central
 from glassfleet.contract.catalogue import load
+from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.simulation import central, federated
 from lab.experiments.folds import Plan, averages_of, plan_of, rows_of

@@ -17,10 +17,10 @@ from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
 from glassfleet import simulation
 from glassfleet.contract import catalogue
+from glassfleet.contract.abilities import Cost
 from glassfleet.contract.messages import Contribution, Next, Task
-from glassfleet.contract.scheme import Cost
 from glassfleet.data.dataset import Dataset
-from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
+from lab.schemes.fedavg_mlp import Perceptron, PerceptronParameters
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
 from tests.support.sample_models import class_domain
@@ -196,7 +196,7 @@ def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_pa
 def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordinator, start_agent):
     data = rows()
     weights = task_of("fedavg_mlp", data, **MONSTER).body["weights"]
-    model = Perceptron(Parameters(**MONSTER), domain_of(data), weights)
+    model = Perceptron(PerceptronParameters(**MONSTER), domain_of(data), weights)
     agent = start_agent(data, tests=2)
     coordinator.wait_for(lambda: coordinator.messages)
     coordinator.publish_model(model.to_document())

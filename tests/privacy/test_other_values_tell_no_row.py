@@ -188,7 +188,7 @@ def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked
 
     assert not is_read()
     all_rows_alone = property(lambda asked: np.array([asked.least_rows, *[0] * len(asked.common)]))
-    monkeypatch.setattr("glassfleet.schemes.tree.messages.Question.least_of", all_rows_alone)
+    monkeypatch.setattr("glassfleet.schemes.tree.messages.TreeQuestion.least_of", all_rows_alone)
     assert is_read()
 
 

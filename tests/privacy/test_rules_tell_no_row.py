@@ -14,14 +14,14 @@ import pytest
 from glassfleet.audit.report import truth
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.contract.catalogue import load
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.condense import condense
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.frbc.matching import pack
-from glassfleet.schemes.frbc.messages import Candidates, Question
-from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.schemes.frbc.messages import Candidates, FrbcQuestion
+from glassfleet.schemes.frbc.params import FrbcParameters
 from tests.support.datasets import DRIVES, dataset, numbers
 from tests.support.privacy.attacks_discovery import (
     ask_below,
@@ -74,12 +74,12 @@ def classes_of(name: str, vehicles: int) -> tuple[Fleet, Domain]:
     return labelled, Domain(features=domain.features, label=domain.target_name, classes=("high", "low"))
 
 
-def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
+def neighbours_asked(fleet: Fleet, domain: Domain, parameters: FrbcParameters) -> dict[str, Transcript]:
     """Ask each vehicle about its own cells and all that are one set away, in all classes: no honest question."""
     client, rng = catalogue.load("frbc").client, np.random.default_rng(0)
     result: dict[str, Transcript] = {}
     for agent, data in fleet.items():
-        rules = client.contribute(Question("rules", parameters, domain).to_task(), data, rng)
+        rules = client.contribute(FrbcQuestion("rules", parameters, domain).to_task(), data, rng)
         width, classes = len(domain.features), len(domain.classes)
         own = Candidates.from_value(rules.values, width, parameters.n_sets, classes)
         steps = np.concatenate([np.zeros((1, width)), np.eye(width), -np.eye(width)])
@@ -87,16 +87,16 @@ def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> di
         cells = cells[((cells >= 0) & (cells < parameters.n_sets)).all(axis=1)].repeat(classes, axis=0).astype(np.int8)
         labels = np.tile(np.arange(classes, dtype=np.int16), len(cells) // classes)
         asked = Candidates(pack(cells, parameters.n_sets), labels, cells)
-        task = Question("strengths", parameters, domain, asked).to_task()
+        task = FrbcQuestion("strengths", parameters, domain, asked).to_task()
         result[agent] = [(task, client.contribute(task, data, rng))]
     return result
 
 
-def honest(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
+def honest(fleet: Fleet, domain: Domain, parameters: FrbcParameters) -> dict[str, Transcript]:
     return dict(transcripts("frbc", fleet, domain, **parameters.model_dump()))
 
 
-Asking = Callable[[Fleet, Domain, Parameters], dict[str, Transcript]]
+Asking = Callable[[Fleet, Domain, FrbcParameters], dict[str, Transcript]]
 
 
 def attacked(fleet: Fleet, domain: Domain, result: dict[str, Transcript]) -> Count:
@@ -115,7 +115,10 @@ def often(sets: Iterable[str]) -> list[Any]:
 @pytest.mark.parametrize(("name", "vehicles"), often(SETS))
 def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicles: int) -> None:
     fleet, domain = classes_of(name, vehicles)
-    questions: list[tuple[Asking, Parameters]] = [(honest, Parameters()), (neighbours_asked, Parameters(n_sets=FINE))]
+    questions: list[tuple[Asking, FrbcParameters]] = [
+        (honest, FrbcParameters()),
+        (neighbours_asked, FrbcParameters(n_sets=FINE)),
+    ]
     for ask, parameters in questions:
         result = attacked(fleet, domain, ask(fleet, domain, parameters))
         assert result.read == 0, result
@@ -129,7 +132,7 @@ def test_the_same_attack_reads_rows_that_are_used_as_they_are_and_knows_that_it_
     name: str, least: float
 ) -> None:
     fleet, domain = classes_of(name, 15)
-    result = attacked(fleet, domain, neighbours_asked(fleet, domain, Parameters(n_sets=FINE, min_rows=1)))
+    result = attacked(fleet, domain, neighbours_asked(fleet, domain, FrbcParameters(n_sets=FINE, min_rows=1)))
     assert result.read > least * result.rows, result
     assert result.false == 0, result
 

@@ -14,8 +14,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.params import UNIT
+from glassfleet.schemes.tree.rows import training_rows
 from glassfleet.schemes.tree.support import STEP
-from glassfleet.schemes.tree.training import training_rows
 from glassfleet.schemes.tree.tree import degrees
 from tests.support.privacy.decomposition import decomposed
 from tests.support.privacy.opened_sums import attacked, opened
@@ -64,7 +64,7 @@ def test_equal_rows_that_count_give_rows_away(monkeypatch: pytest.MonkeyPatch) -
 
     chosen = {"rows": 20, "parking": 60}
     assert attacked("tree", parked(**chosen), 3, {}).read == 0
-    monkeypatch.setattr("glassfleet.schemes.tree.training.is_first", every)
+    monkeypatch.setattr("glassfleet.schemes.tree.rows.is_first", every)
     assert attacked("tree", parked(**chosen), 3, {}).read > 0
 
 

@@ -100,7 +100,7 @@ def test_a_row_that_is_alone_in_its_class_in_a_leaf_is_not_told(
         return
     # Without layers of classes it is.
     least = property(lambda asked: np.array([asked.least_rows, *[0] * (4 * len(asked.common) + 3)]))
-    monkeypatch.setattr("glassfleet.schemes.tree.messages.Question.least_of", least)
+    monkeypatch.setattr("glassfleet.schemes.tree.messages.TreeQuestion.least_of", least)
     assert attacked("tree", fleet, 3, left, domain=domain, **SMALL).read > 0
 
 

@@ -176,7 +176,7 @@ def test_objects_that_are_whole_become_rows_at_once_and_a_time_that_was_taken_gi
     ("times", "words"),
     [
         ([0, 1, 2, 7200, 7201], ["nothing comes for 7198 s, up to 7200"]),
-        ([5000, 5001, 1401, 1402], ["the clock steps back by 3600 s, to 1401"]),
+        ([5000, 5001, 1401, 1402], ["the clock steps back by 3600 s, to 1401, as local time does when summer ends"]),
         (
             [0, 1, 619_315_202, 3],
             ["the clock jumps ahead by 7168 days, up to 619315202", "the clock steps back by 7168 days, to 3"],

@@ -16,7 +16,6 @@ import pandas as pd
 
 from glassfleet import estimators
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import takes_categories, takes_missing
 from glassfleet.estimators import SchemeRegressor
 
 CLASSES = [getattr(estimators, name) for name in estimators.__all__]
@@ -41,9 +40,9 @@ def tables(draw: st.DrawFn, kind: Any) -> tuple[pd.DataFrame, pd.Series, list[An
     table = pd.DataFrame(
         {f"x{place}": draw(st.sampled_from(NUMBERS))(rng, n) for place in range(draw(st.integers(1, 3)))}
     )
-    if takes_categories(scheme) and draw(st.booleans()):
+    if scheme.abilities.categories and draw(st.booleans()):
         table["text"] = rng.choice(["a", "b", "1", "none"][: draw(st.integers(1, 4))], n)
-    if takes_missing(scheme) and draw(st.booleans()):
+    if scheme.abilities.missing_cells and draw(st.booleans()):
         for name in table.columns[draw(st.integers(0, 1)) :]:
             table[name] = table[name].where(rng.random(n) < draw(st.sampled_from([0.2, 0.9])))
     y = rng.normal(size=n) + pd.factorize(table.iloc[:, 0])[0] / n

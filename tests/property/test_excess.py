@@ -91,7 +91,7 @@ def test_one_vehicle_with_a_broken_sensor_moves_no_ordinary_forecast(factor: flo
     forecasts = []
     for vehicles in (fleet, broken):
         search = DiscoveryParameters(
-            features=NAMES, target="y", input_quantiles=scheme.input_quantiles, min_count=0, excess=True
+            features=NAMES, target="y", input_quantiles=scheme.abilities.input_quantiles, min_count=0, excess=True
         )
         domain = discover(search, list(vehicles.values()))
         learned = simulation.federated(scheme, scheme.exact(scheme.Parameters()), domain, vehicles).model

@@ -19,7 +19,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row
 from glassfleet.explain.row import exact_sum
 from glassfleet.model.protocol import Model, nature
-from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
+from lab.schemes.dp_tree import SCHEME as DP_TREE
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, population
 
 FLOORED = "tree-floored"
@@ -160,7 +160,7 @@ def _tariffs() -> Model:
     )
     domain = Domain(features=features, label="quality", classes=("bad", "fair", "good"))
     scheme: Any = DP_TREE
-    made: Model = scheme.alone(scheme.Parameters(), domain, Dataset(domain.names, "quality", X, y))
+    made: Model = scheme.abilities.alone(scheme.Parameters(), domain, Dataset(domain.names, "quality", X, y))
     return made
 
 

@@ -25,6 +25,7 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.specification.run import RunSpec
+from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.contract.scheme import Server
 from glassfleet.data.domain import Domain
@@ -103,6 +104,8 @@ class ToyServer:
 
 class ToyScheme:
     name = "toy"
+    purpose = frozenset({"regression"})
+    abilities = Abilities()
     participation = frozenset({"cohort", "elastic"})
     Parameters = ToyParameters
     server = cast("Server", ToyServer())
@@ -162,6 +165,7 @@ class Wordy:
     def __init__(self, noise: str = NOISE, first: int = 1, change: Callable[[Any], Any] = lambda model: model) -> None:
         inner = TOY_ENGINE.lookup("toy")
         self.participation, self.Parameters, self.server = inner.participation, inner.Parameters, self
+        self.abilities = inner.abilities
         self._inner: Any = inner.server
         self._noise, self._first, self._change = noise, first, change
 

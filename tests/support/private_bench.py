@@ -97,7 +97,7 @@ def stands(earlier: Sequence[Total]) -> dict[str, dict[str, Any]]:
 def scheme_of(task: Task, tests: Dataset | None = None) -> Any:
     if task.scheme == SCORES.name:  # without test rows, a vehicle tests with the rows that it learns from
         client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, tests or data))
-        return SimpleNamespace(layout=SCORES.layout, server=SCORES.server, client=client)
+        return SimpleNamespace(abilities=SCORES.abilities, server=SCORES.server, client=client)
     if task.scheme == PAIRS.name:
         return PAIRS
     return DISCOVERY if task.scheme == "domain" else catalogue.load(task.scheme)

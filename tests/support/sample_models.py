@@ -98,8 +98,8 @@ def _textual(kind: str) -> Model:
     else:
         domain = Domain(features=features, label="price", classes=("high", "low", "middle"))
         y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
-    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
-    alone = getattr(scheme, "alone", None)
+    parameters = scheme.abilities.trial or scheme.Parameters()
+    alone = scheme.abilities.alone
     data = Dataset(names, "price", X, y)
     made: Model = (
         alone(parameters, domain, data) if alone else simulation.central(scheme, parameters, domain, data).model
@@ -117,7 +117,7 @@ def _beyond(scheme: Any) -> Model:
     y = X[:, 0] * 2 + np.sin(X[:, 1].clip(0, 100) / 20) * 8 + 0.5 * (X[:, 1] - X[:, 1].clip(0, 100)) + X[:, 2] * X[:, 3]
     target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
     domain = Domain(features=features, target=target)
-    made: Model = simulation.central(scheme, scheme.trial, domain, Dataset(NAMES, "mos", X, y)).model
+    made: Model = simulation.central(scheme, scheme.abilities.trial, domain, Dataset(NAMES, "mos", X, y)).model
     return made
 
 
@@ -139,10 +139,10 @@ def model(kind: str) -> Model:
         target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
         domain = Domain(features=FEATURES, target=target)
         data = Dataset(NAMES, "mos", X, y)
-    parameters: Any = getattr(scheme, "trial", None) or scheme.Parameters()
+    parameters: Any = scheme.abilities.trial or scheme.Parameters()
     if name in ("fedga", "dp_tree"):
         alone: Any = scheme
-        made: Model = alone.alone(parameters, domain, data)
+        made: Model = alone.abilities.alone(parameters, domain, data)
         return made
     made = simulation.central(scheme, parameters, domain, data).model
     if other != "other":
@@ -157,7 +157,7 @@ def population() -> Model:
     X = rows(120)
     domain = Domain(features=FEATURES, label="quality", classes=("bad", "good"))
     data = Dataset(NAMES, "quality", X, np.where(X[:, 0] > 5.0, "good", "bad"))
-    made: Model = simulation.central(scheme, scheme.trial, domain, data).model
+    made: Model = simulation.central(scheme, scheme.abilities.trial, domain, data).model
     return made
 
 

@@ -16,7 +16,7 @@ from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
 from glassfleet.data.domain import Domain
 from glassfleet.explain import Goal, as_row, counterfactual, explain_row, summary
-from glassfleet.model.baseline import GIVEN, Reference
+from glassfleet.model.baseline import GIVEN, ReferenceRow
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
 
@@ -108,7 +108,7 @@ def add_explanations(app: FastAPI, library: Library) -> None:
         loaded = library.get(name, question.version)
         model, reference, asked = loaded.model, loaded.reference, question.reference
         if asked is not None:
-            reference = Reference(as_row(model.domain, checked_row(asked, model.domain, "reference")), GIVEN)
+            reference = ReferenceRow(as_row(model.domain, checked_row(asked, model.domain, "reference")), GIVEN)
         return explain_row(model, checked_row(question.row, model.domain), reference).to_dict()
 
     @app.post("/api/models/{name}/counterfactual", dependencies=[QUESTION])

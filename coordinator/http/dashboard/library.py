@@ -26,7 +26,7 @@ from glassfleet.export.figures import MOST_INPUTS
 from glassfleet.export.svg.branches import Branch, rule_tree
 from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
 from glassfleet.export.svg.structures import Structure, structures
-from glassfleet.model.baseline import Reference, reference_of
+from glassfleet.model.baseline import ReferenceRow, reference_of
 from glassfleet.model.intervals import over_all
 from glassfleet.model.protocol import Model, Nature, nature
 from glassfleet.model.rules import Errors, Rule
@@ -45,7 +45,7 @@ class LoadedModel:
     model: Model
 
     @cached_property
-    def reference(self) -> Reference | None:
+    def reference(self) -> ReferenceRow | None:
         """The typical row that forecasts are compared with; raises VerificationError when it was changed."""
         return reference_of(self.record.parameters, self.model.domain)
 

@@ -19,7 +19,7 @@ from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.scheme import promises_central
 from glassfleet.private.words import WHY_NO_VEHICLES, figures
 from schemas.errors import GlassfleetError
 
@@ -251,7 +251,7 @@ def why_not_equal(loaded: LoadedModel) -> str:
     parameters = getattr(loaded.model, "parameters", None)
     if loaded.record.is_reference:
         return "it was learned in one place, and vehicles only score it"
-    if not scheme.equals_central:
+    if scheme.abilities.equals_central is None:
         return f"{loaded.record.scheme} does not promise it, whatever its parameters are"
     if parameters is None or not promises_central(scheme, parameters):
         return f"{loaded.record.scheme} does not promise it with these parameters"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import BEATS, WORSE_THAN_ALONE
 from glassfleet.evaluation.paired import (
-    Difference,
     Estimate,
+    PairedDifference,
     against,
     change_in_words,
     decided,
@@ -54,9 +54,11 @@ def tally(state: Rollout) -> Tally:
         for version, digest in ((state.start.champion, state.start.champion_digest), *state.start.formers)
     }
     differences = {version: each for version, each in differences.items() if each and 2 * len(each) >= len(reports)}
-    beside = {version: over_vehicles([Difference(*own[:2]) for own in each]) for version, each in differences.items()}
+    beside = {
+        version: over_vehicles([PairedDifference(*own[:2]) for own in each]) for version, each in differences.items()
+    }
     formers = {
-        version: over_vehicles([Difference(*own[2:]) for own in each])
+        version: over_vehicles([PairedDifference(*own[2:]) for own in each])
         for version, each in differences.items()
         if version != state.start.champion
     }

@@ -13,18 +13,18 @@ from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.errors import ContributionError
-from glassfleet.schemes.fedga.messages import Question
+from glassfleet.schemes.fedga.messages import FedgaQuestion
 
 _NOISE = 100.0
 """Noise beyond this many of its scales is a lie (its chance is e^-100)."""
 
 
-def check_answer(question: Question, contribution: Contribution) -> None:
+def check_answer(question: FedgaQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless `contribution` can answer `question`."""
     {"depth": _check_depth, "local": _check_local, "candidates": _check_scores}[question.kind](question, contribution)
 
 
-def _check_depth(question: Question, contribution: Contribution) -> None:
+def _check_depth(question: FedgaQuestion, contribution: Contribution) -> None:
     parameters, rows, sums = question.parameters, contribution.rows, contribution.sums
     check_names("values", contribution.values, {"depth", "weight"})
     depth, weight = contribution.values["depth"], contribution.values["weight"]
@@ -57,7 +57,7 @@ def _check_depth(question: Question, contribution: Contribution) -> None:
             raise ContributionError("the sum of the target contradicts the rows")
 
 
-def _check_local(question: Question, contribution: Contribution) -> None:
+def _check_local(question: FedgaQuestion, contribution: Contribution) -> None:
     check_names("sums", contribution.sums, set())
     check_names("values", contribution.values, {"structure", "votes"})
     check_structure(question, contribution.values["structure"])
@@ -68,7 +68,7 @@ def _check_local(question: Question, contribution: Contribution) -> None:
         raise ContributionError("a vote is true or false")
 
 
-def _check_scores(question: Question, contribution: Contribution) -> None:
+def _check_scores(question: FedgaQuestion, contribution: Contribution) -> None:
     assert question.forest is not None
     check_names("sums", contribution.sums, set())
     check_names("values", contribution.values, {"scores", "structure"})
@@ -82,7 +82,7 @@ def _check_scores(question: Question, contribution: Contribution) -> None:
         raise ContributionError(f"scores must be in [{low:g}, {high:g}]")
 
 
-def check_structure(question: Question, value: Any) -> None:
+def check_structure(question: FedgaQuestion, value: Any) -> None:
     """Raise :class:`ContributionError` unless `value` is a structure, or no genes at all."""
     try:
         genes = widen(value, question.n_features)

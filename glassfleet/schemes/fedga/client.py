@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Contribution, Task
-from glassfleet.crisp import Columns, Forest, Tree, prepare
+from glassfleet.crisp import Columns, CrispTree, Forest, prepare
 from glassfleet.crisp.columns import Rows
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
 from glassfleet.data.dataset import Dataset, remembered
-from glassfleet.schemes.fedga.messages import NAME, Question, read_task
+from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, read_task
 
 T = TypeVar("T")
 
@@ -44,13 +44,13 @@ class FedgaClient:
         return _scores(question, columns, data)
 
 
-def _kept(question: Question, data: Dataset, what: str, make: Callable[[], T], *about: object) -> T:
+def _kept(question: FedgaQuestion, data: Dataset, what: str, make: Callable[[], T], *about: object) -> T:
     """Return what `make` makes for the run and what else it is `about`; the latest is kept in the dataset's memo."""
     key = (question.domain, question.parameters, question.seed, *about)
     return remembered(data.memo, (NAME, what), key, make)
 
 
-def _cross_validation(question: Question, columns: Columns, data: Dataset) -> NDArray[np.float64]:
+def _cross_validation(question: FedgaQuestion, columns: Columns, data: Dataset) -> NDArray[np.float64]:
     """Return the fitness per fold and depth of the vehicle's own trees, shape (folds, max_depth + 1)."""
     parameters = question.parameters
 
@@ -62,13 +62,13 @@ def _cross_validation(question: Question, columns: Columns, data: Dataset) -> ND
     return _kept(question, data, "cv", measure)
 
 
-def own_depth(question: Question, columns: Columns, data: Dataset) -> int:
+def own_depth(question: FedgaQuestion, columns: Columns, data: Dataset) -> int:
     """Return the depth that cross-validation at the vehicle chooses, in [2, max_depth]."""
     scores = _cross_validation(question, columns, data)
     return best_depth(scores) if len(scores) else 2
 
 
-def _depth(question: Question, columns: Columns, data: Dataset, rng: np.random.Generator) -> Contribution:
+def _depth(question: FedgaQuestion, columns: Columns, data: Dataset, rng: np.random.Generator) -> Contribution:
     parameters, rows = question.parameters, data.rows
     if columns.classes:
         sums = {"class_rows": np.bincount(columns.y, minlength=columns.classes).astype(np.int64)}
@@ -88,7 +88,7 @@ def _depth(question: Question, columns: Columns, data: Dataset, rng: np.random.G
     return Contribution("depth", rows, sums, {"depth": depth, "weight": weight}, nullified)
 
 
-def split_rows(question: Question, columns: Columns, data: Dataset) -> tuple[Rows, Rows]:
+def split_rows(question: FedgaQuestion, columns: Columns, data: Dataset) -> tuple[Rows, Rows]:
     """Return the rows that fit and those that score, the same in every round of a run.
 
     With too few rows to have both, or with ``fit_on_all``, all rows do both.
@@ -105,7 +105,7 @@ def split_rows(question: Question, columns: Columns, data: Dataset) -> tuple[Row
     return _kept(question, data, "split", split, question.fit_on_all)
 
 
-def _own_structure(question: Question, columns: Columns, data: Dataset) -> NDArray[np.uint8] | NDArray[np.uint16]:
+def _own_structure(question: FedgaQuestion, columns: Columns, data: Dataset) -> NDArray[np.uint8] | NDArray[np.uint16]:
     """Return the structure of the vehicle's own tree; no genes where it is a single leaf."""
 
     def grow() -> Genes:
@@ -118,7 +118,7 @@ def _own_structure(question: Question, columns: Columns, data: Dataset) -> NDArr
     return narrow(_kept(question, data, "own", grow, question.depth, question.fit_on_all), question.n_features)
 
 
-def _votes(question: Question, columns: Columns, data: Dataset) -> dict[str, bool]:
+def _votes(question: FedgaQuestion, columns: Columns, data: Dataset) -> dict[str, bool]:
     """Return what the vehicle wishes; only a numeric target gives reasons to wish."""
     if columns.classes or not columns.rows:
         return {"fit_on_all": False, "elitism": False}
@@ -138,7 +138,7 @@ def variation(values: NDArray[np.float64]) -> float:
     return float(values.std()) / mean if mean > 0 else 0.0
 
 
-def _scores(question: Question, columns: Columns, data: Dataset) -> Contribution:
+def _scores(question: FedgaQuestion, columns: Columns, data: Dataset) -> Contribution:
     assert question.forest is not None
     scores = np.zeros(question.forest.size)
     if columns.rows:
@@ -148,7 +148,7 @@ def _scores(question: Question, columns: Columns, data: Dataset) -> Contribution
     return Contribution("candidates", data.rows, values={"scores": scores, "structure": own})
 
 
-def choose_tree(question: Question, data: Dataset) -> Tree | None:
+def choose_tree(question: FedgaQuestion, data: Dataset) -> CrispTree | None:
     """Return the candidate that scores best on the vehicle's rows, fitted to them; None without rows.
 
     The tree that was scored is the tree that is returned: it is not fitted again to the rows that scored it.
@@ -163,7 +163,7 @@ def choose_tree(question: Question, data: Dataset) -> Tree | None:
     return fit_tree(columns, Forest.of([best]), fit)
 
 
-def own_tree(question: Question, data: Dataset) -> Tree | None:
+def own_tree(question: FedgaQuestion, data: Dataset) -> CrispTree | None:
     """Return the CART of the vehicle's rows alone, to the depth that cross-validation chooses; None without rows."""
     columns = prepare(data, question.domain)
     if not columns.rows:

@@ -19,7 +19,7 @@ from glassfleet.schemes.fedga.genetics import (
     random_strings,
     structures_of,
 )
-from glassfleet.schemes.fedga.params import Parameters
+from glassfleet.schemes.fedga.params import FedgaParameters
 from schemas.codec import Value
 
 _TRIES = 20
@@ -154,7 +154,7 @@ class Evolution:
             known=np.concatenate([self.known, np.zeros((size, agents), dtype=np.bool_)]),
         )
 
-    def breed(self, parameters: Parameters, size: int) -> Evolution:
+    def breed(self, parameters: FedgaParameters, size: int) -> Evolution:
         """Add children, `size` of them where enough differ from all others."""
         rng = generator_of(dict(self.generator))
         parents, fitness = self.strings[: self.settled], self.fitness[: self.settled]
@@ -175,7 +175,13 @@ class Evolution:
 
 
 def begin(
-    parameters: Parameters, *, depth: int, n_features: int, size: int, own: Sequence[Strings], rng: np.random.Generator
+    parameters: FedgaParameters,
+    *,
+    depth: int,
+    n_features: int,
+    size: int,
+    own: Sequence[Strings],
+    rng: np.random.Generator,
 ) -> Evolution:
     """Return the first candidates: the agents' structures and random ones."""
     nobody = np.zeros((0, 0))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.crisp.forest import NIL, Forest, Genes
-from glassfleet.schemes.fedga.params import Parameters
+from glassfleet.schemes.fedga.params import FedgaParameters
 
 Strings = NDArray[np.int16]
 """Shape (P, 2^depth - 1)."""
@@ -99,7 +99,11 @@ def random_strings(size: int, depth: int, n_features: int, leaf_ratio: float, rn
 
 
 def breed(
-    strings: Strings, fitness: NDArray[np.float64], n_features: int, parameters: Parameters, rng: np.random.Generator
+    strings: Strings,
+    fitness: NDArray[np.float64],
+    n_features: int,
+    parameters: FedgaParameters,
+    rng: np.random.Generator,
 ) -> Strings:
     """Return as many children as parents: tournaments, one-point crossover, one kind of mutation for all of them.
 

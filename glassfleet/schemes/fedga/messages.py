@@ -16,7 +16,7 @@ from glassfleet.contract.tasks import (
 )
 from glassfleet.crisp import Forest
 from glassfleet.errors import TaskError
-from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
+from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, FedgaParameters
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -24,8 +24,8 @@ KINDS: tuple[Kind, ...] = ("depth", "local", "candidates")
 
 
 @dataclass(frozen=True)
-class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class FedgaQuestion(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFedgaFedgaQuestion`.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Question(SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: FedgaParameters
     seed: int
     depth: int = 0
     generation: int = 0
@@ -68,9 +68,9 @@ class Question(SchemeQuestion):
         return Task(NAME, self.kind, body)
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> FedgaQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, FedgaParameters)
         body = task.body
         with task_errors():
             check_class_order(domain)
@@ -87,7 +87,7 @@ class Question(SchemeQuestion):
         return cls(kind, parameters, domain, seed, depth, generation, body["fit_on_all"], forest)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(FedgaQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 

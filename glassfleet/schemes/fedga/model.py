@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from glassfleet.contract.tasks import check_class_order
-from glassfleet.crisp import TreeModel
+from glassfleet.crisp import CrispTreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL, Forest, Genes
 from glassfleet.data.dataset import Dataset
@@ -22,17 +22,17 @@ from glassfleet.model.explanation import Activation, Explanation
 from glassfleet.model.protocol import OWN_TREE, Nature
 from glassfleet.model.rules import Consequent, Rule
 from glassfleet.schemes.fedga.client import choose_tree
-from glassfleet.schemes.fedga.messages import NAME, Question
-from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
+from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion
+from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, FedgaParameters
 from schemas.errors import DocumentError
 
 FORMAT = 1
 
 
-class PersonalTree(TreeModel):
+class PersonalTree(CrispTreeModel):
     """A vehicle's own tree: a structure of the population, fitted to the vehicle's rows. It stays at the vehicle."""
 
-    def __init__(self, parameters: Parameters, domain: Domain, tree: Any) -> None:
+    def __init__(self, parameters: FedgaParameters, domain: Domain, tree: Any) -> None:
         super().__init__(NAME, parameters, domain, tree)
 
     def to_document(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Population:
     scheme = NAME
     nature: ClassVar[Nature] = "structures"
 
-    parameters: Parameters
+    parameters: FedgaParameters
     domain: Domain
     depth: int
     seed: int
@@ -89,7 +89,7 @@ class Population:
         TaskError
             The rows are not those of the domain.
         """
-        question = Question(
+        question = FedgaQuestion(
             "candidates",
             self.parameters,
             self.domain,
@@ -181,7 +181,7 @@ class _Structures(Strict):
 
 def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
     """Rebuild a population or a tree; raises ``DocumentError`` when the document is malformed."""
-    parameters, domain, body = read_document_head(document, NAME, FORMAT, Parameters)
+    parameters, domain, body = read_document_head(document, NAME, FORMAT, FedgaParameters)
     if not isinstance(body, Mapping):
         raise DocumentError("model is not a JSON object")
     kind, rest = body.get("kind"), {name: part for name, part in body.items() if name != "kind"}
@@ -194,7 +194,7 @@ def read_document(document: Mapping[str, Any]) -> PersonalTree | Population:
     raise DocumentError(f"model.kind is {kind!r}, expected 'population' or 'tree'")
 
 
-def _population(parameters: Parameters, domain: Domain, body: _Structures) -> Population:
+def _population(parameters: FedgaParameters, domain: Domain, body: _Structures) -> Population:
     """Return the population; raises ValueError with the reason when it is none."""
     classes = len(domain.classes)
     if len(body.fitness) != len(body.structures) or len(body.prior) != (classes or 1):

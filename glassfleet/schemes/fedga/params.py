@@ -17,7 +17,7 @@ MAX_STRUCTURES = 4096
 Choice = Literal["vote", "always", "never"]
 
 
-class Parameters(RunParameters):
+class FedgaParameters(RunParameters):
     """What a run of FedGA can be told.
 
     Attributes

@@ -19,9 +19,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of
-from glassfleet.schemes.fedga.messages import NAME, Question, read_task
+from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, read_task
 from glassfleet.schemes.fedga.model import Population, draw_structure
-from glassfleet.schemes.fedga.params import Parameters
+from glassfleet.schemes.fedga.params import FedgaParameters
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -32,11 +32,11 @@ _DRAWN = 5
 class FedgaServer:
     """Turns depths, structures and scores into the next question, or into the population."""
 
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
+    def start(self, parameters: FedgaParameters, domain: Domain, seed: int) -> Next:
         """Ask for depths and row counts."""
         with usage_errors():
             check_class_order(domain)
-        return ask(Question("depth", parameters, domain, seed % 2**63), {"best": []})
+        return ask(FedgaQuestion("depth", parameters, domain, seed % 2**63), {"best": []})
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -85,7 +85,7 @@ class FedgaServer:
         return {**shown, "lines": lines}
 
 
-def _agree(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next:
+def _agree(question: FedgaQuestion, state: State, answers: Mapping[str, Contribution]) -> Next:
     """Take the median of the depths, and the fleet's plain answer."""
     depth = int(np.floor(np.median([answer.values["depth"] for answer in answers.values()])))
     name = "target" if question.domain.target is not None else "class_rows"
@@ -103,7 +103,7 @@ def _agree(question: Question, state: State, answers: Mapping[str, Contribution]
     return ask(replace(question, kind="local", depth=depth), memory)
 
 
-def _begin(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next:
+def _begin(question: FedgaQuestion, state: State, answers: Mapping[str, Contribution]) -> Next:
     """Count the votes and ask for the scores of the first structures."""
     parameters, classes = question.parameters, question.domain.target is None
     votes = [answer.values["votes"] for answer in answers.values()]
@@ -140,7 +140,7 @@ def _decide(choice: str, votes: Sequence[bool], *, otherwise: bool, ask: bool) -
     return 2 * sum(votes) > len(votes) if ask else otherwise
 
 
-def _propose(question: Question, memory: Mapping[str, Value], evolution: Evolution, asked: Any) -> Next:
+def _propose(question: FedgaQuestion, memory: Mapping[str, Value], evolution: Evolution, asked: Any) -> Next:
     """Ask for the scores of the strings `asked`."""
     structures = evolution.structures()
     forest = Forest.of([structures[line] for line in asked])
@@ -148,7 +148,7 @@ def _propose(question: Question, memory: Mapping[str, Value], evolution: Evoluti
     return ask(replace(question, forest=forest), remembered)
 
 
-def _evolve(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next | Done:
+def _evolve(question: FedgaQuestion, state: State, answers: Mapping[str, Contribution]) -> Next | Done:
     """Weigh the scores, let the best survive, and breed."""
     parameters = question.parameters
     size = parameters.size(classes=question.domain.target is None)
@@ -182,7 +182,7 @@ def _evolve(question: Question, state: State, answers: Mapping[str, Contribution
     return _propose(replace(question, generation=question.generation + 1), memory, grown, asked)
 
 
-def _finish(question: Question, memory: Mapping[str, Any], evolution: Evolution) -> Done:
+def _finish(question: FedgaQuestion, memory: Mapping[str, Any], evolution: Evolution) -> Done:
     fitness = evolution.fitness
     model = Population(
         question.parameters,

@@ -5,33 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Task
-from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.schemes.frbc.checks import shapes_of
-from glassfleet.schemes.frbc.client import FrbcClient
+from glassfleet.schemes.frbc.checks import check_answer, shapes_of
+from glassfleet.schemes.frbc.client import answer
 from glassfleet.schemes.frbc.document import read_document
-from glassfleet.schemes.frbc.messages import Question
+from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import Parameters
-from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
-from glassfleet.schemes.frbc.server import FrbcServer
+from glassfleet.schemes.frbc.params import FrbcParameters
+from glassfleet.schemes.frbc.server import first, progress_of, step
 from schemas.errors import UsageError
 
 
-class FederatedRuleClassifier(SumScheme):
+class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
     """The scheme, as the catalogue knows it."""
 
-    name = "frbc"
+    name = NAME
     title = "Fuzzy rule-based classifier"
-    purpose: frozenset[Purpose] = frozenset({"classification"})
-    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    Parameters: type[BaseModel] = Parameters
-    client = FrbcClient()
-    server = FrbcServer()
-    tables = staticmethod(FuzzyRuleClassifier.tables)
+    purpose = frozenset[Purpose]({"classification"})
+    Parameters = FrbcParameters
+    own_kinds = frozenset({"rules"})
+    declared = Abilities(tables=FuzzyRuleClassifier.tables)
+    read = staticmethod(FrbcQuestion.from_task)
+    shapes = staticmethod(shapes_of)
+    first = staticmethod(first)
+    answer = staticmethod(answer)
+    check_sums = staticmethod(check_answer)
+    step = staticmethod(step)
+    shown = staticmethod(progress_of)
 
     def private(self, parameters: FrbcParameters) -> FrbcParameters:
         """Return the parameters of a private run; raises UsageError where agents would tell rules of their own."""
@@ -39,21 +42,17 @@ class FederatedRuleClassifier(SumScheme):
             raise UsageError('a private run of frbc needs weights="pooled": nobody may know who found a rule')
         return self.exact(parameters).model_copy(update={"union": "sum"})
 
-    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
-        return shapes_of(Question.from_task(task))
-
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        return Question.from_task(task).parameters.support
+        return FrbcQuestion.from_task(task).parameters.support
 
-    def equals_central_with(self, parameters: FrbcParameters) -> bool:
+    def equals_central(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
-        return parameters.weights == "pooled" and super().equals_central_with(parameters)
+        return parameters.weights == "pooled" and super().equals_central(parameters)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
-        question = Question.from_task(task)
+        question = FrbcQuestion.from_task(task)
         inputs = question.n_features
         antecedents = 0
         if question.rules is not None:
@@ -72,4 +71,4 @@ class FederatedRuleClassifier(SumScheme):
 
 SCHEME = FederatedRuleClassifier()
 
-__all__ = ["SCHEME", "FederatedRuleClassifier", "FuzzyRuleClassifier", "Parameters"]
+__all__ = ["SCHEME", "FederatedRuleClassifier", "FrbcParameters", "FuzzyRuleClassifier"]

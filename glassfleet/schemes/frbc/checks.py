@@ -12,18 +12,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import check_names, check_shapes, check_told
+from glassfleet.contract.checks import check_names, check_told
 from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.union import LIMB_BITS, table_shape
 from glassfleet.schemes.frbc.limbs import read
-from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
+from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, FrbcQuestion
 
 _TOLERANCE = 1e-9
 
 
-def check_rules(question: Question, contribution: Contribution) -> Candidates:
-    """Raise :class:`ContributionError` unless the rules can answer `question`; return them."""
+def check_answer(question: FrbcQuestion, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `question`."""
+    if contribution.nullified:
+        raise ContributionError("nullified statistics, but this scheme nullifies none")
+    if question.kind == "rules":
+        _check_rules(question, contribution)
+    elif question.rules is not None and question.kind != SUPPORT:
+        _check_sums(question, question.rules, contribution.sums, contribution.rows)
+    else:
+        _check_counts(question, contribution)
+
+
+def _check_rules(question: FrbcQuestion, contribution: Contribution) -> None:
     parameters, rows = question.parameters, contribution.rows
     values = contribution.values
     owners = parameters.weights == "owners"
@@ -36,22 +47,17 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
         raise ContributionError(str(fault)) from fault
     if rules.size > rows:
         raise ContributionError(f"{rules.size} rules from {rows} rows")
-    _check_counts("class_rows", contribution.sums["class_rows"], (question.n_classes,), rows)
-    _check_counts("unknown_rows", contribution.sums["unknown_rows"], (1,), rows)
+    _check_count("class_rows", contribution.sums["class_rows"], (question.n_classes,), rows)
+    _check_count("unknown_rows", contribution.sums["unknown_rows"], (1,), rows)
     counted = int(contribution.sums["class_rows"].sum()) + int(contribution.sums["unknown_rows"].sum())
     if counted > rows:
         raise ContributionError(f"the rows per class add up to {counted}, of {rows} rows")
     if owners:
         _check_sums(question, rules, values, rows)
-    return rules
 
 
-def check_counts(question: Question, contribution: Contribution) -> None:
-    """Raise :class:`ContributionError` unless the counts, or the table, can answer `question`."""
+def _check_counts(question: FrbcQuestion, contribution: Contribution) -> None:
     rows, sums = contribution.rows, contribution.sums
-    check_shapes(sums, shapes_of(question))
-    if contribution.values:
-        raise ContributionError(f"an answer about {question.kind} is sums only")
     if "rows" in sums:
         check_told(contribution, question.parameters.support)
     if question.kind == SUPPORT:
@@ -68,7 +74,7 @@ def check_counts(question: Question, contribution: Contribution) -> None:
         raise ContributionError("a cell of the table holds more than its rows can")
 
 
-def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: FrbcQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`; raises TaskError for an agent's own rules."""
     if question.kind == "union":
         table = table_shape(question.cells, question.n_limbs)
@@ -84,23 +90,14 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     return {name: (size,) for names, size in sizes.items() for name in names}
 
 
-def check_strengths(question: Question, contribution: Contribution) -> None:
-    """Raise :class:`ContributionError` unless the sums can answer `question`."""
-    assert question.rules is not None
-    check_names("sums", contribution.sums, (*RULE_SUMS, *ANTECEDENT_SUMS))
-    if contribution.values:
-        raise ContributionError("an answer about strengths is sums only")
-    _check_sums(question, question.rules, contribution.sums, contribution.rows)
-
-
-def _check_counts(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int) -> None:
+def _check_count(name: str, counts: NDArray[np.int64], shape: tuple[int, ...], rows: int) -> None:
     if counts.shape != shape:
         raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
     if ((counts < 0) | (counts > rows)).any():
         raise ContributionError(f"{name} must be in [0, {rows}], the rows of the agent")
 
 
-def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
+def _check_sums(question: FrbcQuestion, rules: Candidates, sums: Mapping[str, Any], rows: int) -> None:
     bits = question.parameters.limb_bits
     for names, size in ((RULE_SUMS, rules.size), (ANTECEDENT_SUMS, rules.first.size)):
         for name in names:
@@ -109,7 +106,7 @@ def _check_sums(question: Question, rules: Candidates, sums: Mapping[str, Any], 
                 raise ContributionError(f"{name} must be an int64 array of shape ({size},)")
             if name != "rows" and ((array < 0) | (array > rows << bits)).any():
                 raise ContributionError(f"{name} is negative or above what {rows} rows can add up to")
-    _check_counts("rows", sums["rows"], (rules.size,), rows)
+    _check_count("rows", sums["rows"], (rules.size,), rows)
     if int(sums["rows"].sum()) > rows:
         raise ContributionError(f"the rows of the rules add up to more than the {rows} rows of the agent")
     if not rules.size:

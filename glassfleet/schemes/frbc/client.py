@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.contract.rows import class_numbers, known_class_numbers, select_columns
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
@@ -17,7 +17,7 @@ from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.private.union import fill
 from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
-from glassfleet.schemes.frbc.messages import NAME, Candidates, Question, key_of
+from glassfleet.schemes.frbc.messages import NAME, Candidates, FrbcQuestion, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
 from glassfleet.schemes.frbc.support import count_fired, count_prefixes
 
@@ -27,19 +27,11 @@ ROW_BLOCK = 1 << 12
 """Rows matched together: few enough for exact float64 sums at any grid, and for the cache."""
 
 
-class FrbcClient:
-    """Answers both questions from one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
-        question = Question.from_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {
-            "rules": _rules, "union": _union, "strengths": _strengths, "prefixes": _prefixes, SUPPORT: _support
-        }  # fmt: skip
-        return answers[question.kind](question, rows)
+def answer(question: FrbcQuestion, data: Dataset) -> Contribution:
+    """Return what one vehicle's rows say to a question."""
+    rows = _prepare(question, data)
+    answers = {"rules": _rules, "union": _union, "strengths": _strengths, "prefixes": _prefixes, SUPPORT: _support}
+    return answers[question.kind](question, rows)
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class _Rows:
         return len(self.classes) + self.unknown
 
 
-def _prepare(question: Question, data: Dataset) -> _Rows:
+def _prepare(question: FrbcQuestion, data: Dataset) -> _Rows:
     """Condense, scale, fuzzify and number the classes once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
@@ -75,7 +67,7 @@ def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _R
 # --- the first answer: rules ----------------------------------------------------------------------------------------
 
 
-def _rules(question: Question, rows: _Rows) -> Contribution:
+def _rules(question: FrbcQuestion, rows: _Rows) -> Contribution:
     """Found one rule per row (Chi), without duplicates; conflicts stay."""
     parameters = question.parameters
     antecedents = strongest_sets(rows.members)
@@ -91,7 +83,7 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
     return Contribution("rules", rows.count, _by_class(question, rows), values)
 
 
-def _union(question: Question, rows: _Rows) -> Contribution:
+def _union(question: FrbcQuestion, rows: _Rows) -> Contribution:
     """Tell the same rules, and how many rows found each, as a table that adds up over agents."""
     n_sets = question.parameters.n_sets
     words, classes = pack(strongest_sets(rows.members), n_sets), rows.classes.astype(np.int16)
@@ -102,13 +94,13 @@ def _union(question: Question, rows: _Rows) -> Contribution:
     return Contribution("union", rows.count, {**_by_class(question, rows), "table": table})
 
 
-def _prefixes(question: Question, rows: _Rows) -> Contribution:
+def _prefixes(question: FrbcQuestion, rows: _Rows) -> Contribution:
     """Count the rows that could have found a rule that begins in these ways."""
     count = count_prefixes(question, strongest_sets(rows.members), rows.classes)
     return Contribution("prefixes", rows.count, {**_by_class(question, rows), "rows": count})
 
 
-def _by_class(question: Question, rows: _Rows) -> Sums:
+def _by_class(question: FrbcQuestion, rows: _Rows) -> Sums:
     per_class = np.bincount(rows.classes, minlength=question.n_classes).astype(np.int64)
     return {"class_rows": per_class, "unknown_rows": np.array([rows.unknown], dtype=np.int64)}
 
@@ -116,12 +108,12 @@ def _by_class(question: Question, rows: _Rows) -> Sums:
 # --- the second answer: sums over given rules -----------------------------------------------------------------------
 
 
-def _strengths(question: Question, rows: _Rows) -> Contribution:
+def _strengths(question: FrbcQuestion, rows: _Rows) -> Contribution:
     assert question.rules is not None
     return Contribution("strengths", rows.count, _weigh(question, question.rules, rows))
 
 
-def _support(question: Question, rows: _Rows) -> Contribution:
+def _support(question: FrbcQuestion, rows: _Rows) -> Contribution:
     """Count for how many rows given rules fire, with strengths that do not round to 0."""
     rules, c, bits = question.rules, question.n_classes, question.parameters.limb_bits
     assert rules is not None
@@ -134,7 +126,7 @@ def _support(question: Question, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": count_fired(question, fired.reshape(-1, c))})
 
 
-def _weigh(question: Question, rules: Candidates, rows: _Rows) -> Sums:
+def _weigh(question: FrbcQuestion, rules: Candidates, rows: _Rows) -> Sums:
     """Return the sums of RULE_SUMS and ANTECEDENT_SUMS. Cells are (antecedent, class)."""
     c, first = question.n_classes, rules.first
     if first.size * c > MAX_CELLS:
@@ -151,7 +143,7 @@ def _weigh(question: Question, rules: Candidates, rows: _Rows) -> Sums:
 
 
 def _cell_sums(
-    question: Question, rules: Candidates, rows: _Rows
+    question: FrbcQuestion, rules: Candidates, rows: _Rows
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return both limbs of the summed strength, and how many rows found the cell, each of shape (a C,)."""
     bits, c = question.parameters.limb_bits, question.n_classes

@@ -12,7 +12,7 @@ from glassfleet.contract.tasks import check_classes
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.schemes.frbc.matching import pack, sort_rules
-from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, FrbcParameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
 
 SCHEME = "frbc"
@@ -30,7 +30,7 @@ class _Body(Strict):
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
-def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
+def write_document(parameters: FrbcParameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
     ``model.rules`` is in the lexicographic order of ``sets``: one set number per input, in the order of
@@ -46,9 +46,9 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
     return document_of(SCHEME, FORMAT, parameters, domain, {"rules": rules})
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
+def read_document(document: Mapping[str, Any]) -> tuple[FrbcParameters, Domain, RuleBase]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, FrbcParameters)
     with document_errors():
         body = _Body.model_validate(model)
         check_classes(domain, SCHEME, MAX_CLASSES)

@@ -15,7 +15,7 @@ from glassfleet.contract.tasks import SchemeQuestion, check_classes, read_task_h
 from glassfleet.errors import TaskError
 from glassfleet.private.union import SIZES
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
-from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, FrbcParameters
 
 NAME = "frbc"
 Kind = Literal["rules", "union", "strengths", "prefixes", "support"]
@@ -97,8 +97,8 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class FrbcQuestion(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFrbcFrbcQuestion`.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Question(SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: FrbcParameters
     rules: Candidates | None = None
     cells: int = 0
     prefixes: NDArray[np.int16] | None = None
@@ -139,9 +139,9 @@ class Question(SchemeQuestion):
         return Task(NAME, self.kind, body)
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> FrbcQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, FrbcParameters)
         rules, cells, prefixes, more = None, 0, None, 0
         with task_errors():
             check_classes(domain, NAME, MAX_CLASSES)

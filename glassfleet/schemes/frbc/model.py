@@ -19,7 +19,7 @@ from glassfleet.model.tables import RuleList, RuleTables
 from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.frbc.document import write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
-from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.schemes.frbc.params import FrbcParameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
 
 _ROW_BLOCK = 1 << 12
@@ -42,7 +42,7 @@ class FuzzyRuleClassifier:
 
     scheme = "frbc"
 
-    def __init__(self, parameters: Parameters, domain: Domain, base: RuleBase) -> None:
+    def __init__(self, parameters: FrbcParameters, domain: Domain, base: RuleBase) -> None:
         self.parameters = parameters
         self.domain = domain
         self.base = base

@@ -21,7 +21,7 @@ MAX_CELLS = 1 << 22
 """Most pairs of an antecedent and a class: an agent keeps four int64 sums of each while it answers."""
 
 
-class Parameters(RunParameters):
+class FrbcParameters(RunParameters):
     """What a run of FRBC can be told.
 
     Attributes

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import Candidates
-from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.schemes.frbc.params import FrbcParameters
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RuleBase:
 
 
 def weigh(
-    candidates: Candidates, sums: Mapping[str, NDArray[np.int64]], rows: int, parameters: Parameters
+    candidates: Candidates, sums: Mapping[str, NDArray[np.int64]], rows: int, parameters: FrbcParameters
 ) -> tuple[RuleBase, int]:
     """Weigh the candidates (Eq. 5) and settle conflicts; return the rules and the number of conflicts settled.
 

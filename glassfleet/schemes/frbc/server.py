@@ -3,130 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import check_head
-from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next, State, Task
-from glassfleet.contract.sums import Sums, add_up, chained_digest, count_rows
-from glassfleet.contract.tasks import check_classes, usage_errors
+from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next
+from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
+from glassfleet.contract.tasks import check_classes
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.private.support import noted
 from glassfleet.private.union import SIZES, peel
-from glassfleet.schemes.frbc.checks import check_counts, check_rules, check_strengths
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.messages import (
     ANTECEDENT_SUMS,
     NAME,
     RULE_SUMS,
     Candidates,
+    FrbcQuestion,
     Kind,
-    Question,
     rules_of,
 )
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, FrbcParameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 
-class FrbcServer:
-    """Turns answers into the next question, or into the model."""
+def first(parameters: FrbcParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
+    """Ask for rules."""
+    check_classes(domain, NAME, MAX_CLASSES)
+    if parameters.support:
+        classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
+        return ask(ask_prefixes(FrbcQuestion("prefixes", parameters, domain), classes), {})
+    by_sum = parameters.union == "sum"
+    return ask(FrbcQuestion("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0), {})
 
-    def max_rows(self, parameters: Parameters) -> int:
-        """Return the largest total number of rows that the sums are good for."""
-        return parameters.max_rows
 
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for rules."""
-        with usage_errors():
-            check_classes(domain, NAME, MAX_CLASSES)
-        if parameters.support:
-            classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
-            return _ask(ask_prefixes(Question("prefixes", parameters, domain), classes))
-        by_sum = parameters.union == "sum"
-        return _ask(Question("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0))
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = Question.from_task(task)
-        check_head(task, contribution, question.parameters.max_rows)
-        if contribution.nullified:
-            raise ContributionError("nullified statistics, but this scheme nullifies none")
-        if question.kind == "rules":
-            check_rules(question, contribution)
-        elif question.kind in {"union", "prefixes", SUPPORT}:
-            check_counts(question, contribution)
-        else:
-            check_strengths(question, contribution)
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = Question.from_task(Task(NAME, state["kind"], state["body"]))
-        parameters = question.parameters
-        rows = count_rows(contributions, parameters.max_rows)
-        if question.kind == SUPPORT:
-            return _supported(question, state["memory"], contributions, rows)
-        if question.rules is not None:
-            total = add_up(contributions)
-            per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
-            memory = {
-                **state["memory"],
-                "sums_digest": chained_digest(state["memory"]["sums_digest"], {"rows": rows, "sums": total}),
-            }
-            return _finish(question, question.rules, per_rule, rows, memory)
-        counts = add_up(contributions)
-        if question.kind == "union":
-            rules, per_rule = _peeled(question, counts.pop("table")), {}
-            if rules is None:
-                return _ask(Question("union", parameters, question.domain, cells=_next_size(question.cells)))
-        elif question.kind == "prefixes":
-            longer, per_rule = follow_prefixes(question, counts.pop("rows")), {}
-            if len(longer) and longer.shape[1] <= question.n_features:
-                return _ask(ask_prefixes(question, longer))
-            rules = rules_found(question, longer) if len(longer) else _no_rules(question)
-        else:
-            rules, per_rule = _merge(question, contributions)
-        merged = {**counts, **per_rule, **rules.to_value()}
-        memory = {
-            "class_rows": counts["class_rows"],
-            "unknown_rows": int(counts["unknown_rows"][0]),
-            "sums_digest": chained_digest("", {"rows": rows, "sums": merged}),
-        }
-        if parameters.weights == "owners" or rules.size == 0:
-            return _finish(question, rules, per_rule, rows, memory)
-        if rules.first.size * question.n_classes > MAX_CELLS:
-            raise RunFailedError(
-                f"{rules.first.size} antecedents of {question.n_classes} classes are more than {MAX_CELLS} sums; use "
-                "fewer sets (n_sets) or fewer inputs"
-            )
-        kind: Kind = "support" if parameters.support else "strengths"
-        return _ask(Question(kind, parameters, question.domain, rules), memory)
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Say how many candidate rules there are, in all and per class."""
-        question = Question.from_task(Task(NAME, state["kind"], state["body"]))
-        rules = question.rules
+def step(question: FrbcQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+    """Return the next question, or the model."""
+    parameters = question.parameters
+    rows = count_rows(contributions, parameters.max_rows)
+    if question.kind == SUPPORT:
+        return _supported(question, memory, contributions, rows)
+    if question.rules is not None:
+        total = add_up(contributions)
+        per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
+        return _finish(question, question.rules, per_rule, rows, with_digest(memory, rows, total))
+    counts = add_up(contributions)
+    if question.kind == "union":
+        rules, per_rule = _peeled(question, counts.pop("table")), {}
         if rules is None:
-            return {"rules": 0, "antecedents": 0, "lines": ["asking the agents for their rules"]}
-        per_class = np.bincount(rules.classes, minlength=question.n_classes)
-        lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
-        return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
+            return ask(replace(question, cells=_next_size(question.cells)), {})
+    elif question.kind == "prefixes":
+        longer, per_rule = follow_prefixes(question, counts.pop("rows")), {}
+        if len(longer) and longer.shape[1] <= question.n_features:
+            return ask(ask_prefixes(question, longer), {})
+        rules = rules_found(question, longer) if len(longer) else _no_rules(question)
+    else:
+        rules, per_rule = _merge(question, contributions)
+    merged = {**counts, **per_rule, **rules.to_value()}
+    counted = {"class_rows": counts["class_rows"], "unknown_rows": int(counts["unknown_rows"][0])}
+    memory = with_digest(counted, rows, merged)
+    if parameters.weights == "owners" or rules.size == 0:
+        return _finish(question, rules, per_rule, rows, memory)
+    if rules.first.size * question.n_classes > MAX_CELLS:
+        raise RunFailedError(
+            f"{rules.first.size} antecedents of {question.n_classes} classes are more than {MAX_CELLS} sums; use "
+            "fewer sets (n_sets) or fewer inputs"
+        )
+    kind: Kind = "support" if parameters.support else "strengths"
+    return ask(FrbcQuestion(kind, parameters, question.domain, rules), memory)
 
 
-def _ask(question: Question, memory: Mapping[str, Any] | None = None) -> Next:
-    task = question.to_task()
-    kept_back = {} if memory is None else {"memory": dict(memory)}
-    return Next({"kind": task.kind, "body": dict(task.body), **kept_back}, task)
+def progress_of(question: FrbcQuestion, memory: Memory) -> dict[str, Value]:  # noqa: ARG001 - the question has it all
+    """Say how many candidate rules there are, in all and per class."""
+    rules = question.rules
+    if rules is None:
+        return {"rules": 0, "antecedents": 0, "lines": ["asking the agents for their rules"]}
+    per_class = np.bincount(rules.classes, minlength=question.n_classes)
+    lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
+    return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
 
 
 def _supported(
-    question: Question, memory: Mapping[str, Any], contributions: Sequence[Contribution], rows: int
+    question: FrbcQuestion, memory: Mapping[str, Any], contributions: Sequence[Contribution], rows: int
 ) -> Next | Done:
     """Ask for the strengths of the rules that rest on enough rows."""
     assert question.rules is not None
@@ -134,15 +98,15 @@ def _supported(
     rules, memory = kept(question.rules, which), {**memory, "withheld": [noted(which)]}
     if rules.size == 0:
         return _finish(question, rules, {}, rows, memory)
-    return _ask(Question("strengths", question.parameters, question.domain, rules), memory)
+    return ask(FrbcQuestion("strengths", question.parameters, question.domain, rules), memory)
 
 
-def _no_rules(question: Question) -> Candidates:
+def _no_rules(question: FrbcQuestion) -> Candidates:
     words = np.zeros((0, word_count(question.n_features, question.parameters.n_sets)), dtype=np.int64)
     return Candidates(words, np.zeros(0, dtype=np.int16), np.zeros((0, question.n_features), dtype=np.int8))
 
 
-def _peeled(question: Question, table: NDArray[np.int64]) -> Candidates | None:
+def _peeled(question: FrbcQuestion, table: NDArray[np.int64]) -> Candidates | None:
     """Return the union of the agents' rules from the sum of their tables; None where the table is too small."""
     peeled = peel(table)
     if peeled is None:
@@ -163,7 +127,7 @@ def _next_size(cells: int) -> int:
     return larger[0]
 
 
-def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:
+def _merge(question: FrbcQuestion, contributions: Sequence[Contribution]) -> tuple[Candidates, Sums]:
     """Return the union of the agents' rules and, with owners' weights, Num, Den and rows added per rule (Eq. 5)."""
     parameters = question.parameters
     words = np.concatenate([contribution.values["antecedents"] for contribution in contributions])
@@ -192,7 +156,11 @@ def _merge(question: Question, contributions: Sequence[Contribution]) -> tuple[C
 
 
 def _finish(
-    question: Question, rules: Candidates, sums: Mapping[str, NDArray[np.int64]], rows: int, memory: Mapping[str, Any]
+    question: FrbcQuestion,
+    rules: Candidates,
+    sums: Mapping[str, NDArray[np.int64]],
+    rows: int,
+    memory: Mapping[str, Any],
 ) -> Done:
     """Weigh the rules, settle conflicts, reduce, and build the model."""
     parameters = question.parameters

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.private.support import decided, holds
 from glassfleet.schemes.frbc.matching import pack, sort_rules
-from glassfleet.schemes.frbc.messages import Candidates, Question
+from glassfleet.schemes.frbc.messages import Candidates, FrbcQuestion
 from glassfleet.schemes.frbc.params import MAX_CELLS
 from schemas.errors import RunFailedError
 
@@ -28,7 +28,7 @@ _FEW_COUNTS = 1 << 13
 """Several inputs are asked about at once while no more counts are asked for."""
 
 
-def ask_prefixes(question: Question, prefixes: NDArray[np.int16]) -> Question:
+def ask_prefixes(question: FrbcQuestion, prefixes: NDArray[np.int16]) -> FrbcQuestion:
     """Return the question how many rows share each of `prefixes`, shape (s, 1 + i), and the sets of the next inputs."""
     n_sets, left = question.parameters.n_sets, question.n_features - (prefixes.shape[1] - 1)
     if len(prefixes) * n_sets > MAX_CELLS:
@@ -36,10 +36,10 @@ def ask_prefixes(question: Question, prefixes: NDArray[np.int16]) -> Question:
     more = 1
     while more < left and len(prefixes) * n_sets ** (more + 1) <= _FEW_COUNTS:
         more += 1
-    return Question("prefixes", question.parameters, question.domain, prefixes=prefixes, more=more)
+    return FrbcQuestion("prefixes", question.parameters, question.domain, prefixes=prefixes, more=more)
 
 
-def count_prefixes(question: Question, sets: NDArray[np.int8], classes: NDArray[np.intp]) -> Ints:
+def count_prefixes(question: FrbcQuestion, sets: NDArray[np.int8], classes: NDArray[np.intp]) -> Ints:
     """Return the rows of one vehicle by prefix and next sets, shape (s T^more,); what is enough is not told exactly.
 
     Parameters
@@ -66,7 +66,7 @@ def count_prefixes(question: Question, sets: NDArray[np.int8], classes: NDArray[
     return np.minimum(count, question.parameters.support)
 
 
-def follow_prefixes(question: Question, rows: Ints) -> NDArray[np.int16]:
+def follow_prefixes(question: FrbcQuestion, rows: Ints) -> NDArray[np.int16]:
     """Return the longer prefixes that enough rows share, shape (s, 1 + i + more); `rows` from all vehicles."""
     assert question.prefixes is not None
     n_sets, more = question.parameters.n_sets, question.more
@@ -75,7 +75,7 @@ def follow_prefixes(question: Question, rows: Ints) -> NDArray[np.int16]:
     return np.column_stack([question.prefixes[kept // n_sets**more], digits]).astype(np.int16)
 
 
-def rules_found(question: Question, prefixes: NDArray[np.int16]) -> Candidates:
+def rules_found(question: FrbcQuestion, prefixes: NDArray[np.int16]) -> Candidates:
     """Return the rules that prefixes of all inputs, shape (r, 1 + F), are."""
     antecedents, classes = prefixes[:, 1:].astype(np.int8), prefixes[:, 0].copy()
     words = pack(antecedents, question.parameters.n_sets)
@@ -83,7 +83,7 @@ def rules_found(question: Question, prefixes: NDArray[np.int16]) -> Candidates:
     return Candidates(words[order], classes[order], antecedents[order])
 
 
-def count_fired(question: Question, fired: Ints) -> Ints:
+def count_fired(question: FrbcQuestion, fired: Ints) -> Ints:
     """Return for how many rows of one vehicle the rules fire, shape (r + a,); what is enough is not told exactly.
 
     Parameters
@@ -105,7 +105,7 @@ def count_fired(question: Question, fired: Ints) -> Ints:
     return counts
 
 
-def decide(question: Question, contributions: Sequence[Contribution]) -> Bools:
+def decide(question: FrbcQuestion, contributions: Sequence[Contribution]) -> Bools:
     """Return which rules may be asked about, shape (r,): of an antecedent all or none."""
     rules = question.rules
     assert rules is not None
@@ -126,7 +126,7 @@ def kept(rules: Candidates, which: Bools) -> Candidates:
 
 def _places(task: Task) -> list[Any]:
     """Return what each line of an answer is about; that of the other classes says which classes have rules."""
-    rules = Question.from_task(task).rules
+    rules = FrbcQuestion.from_task(task).rules
     assert rules is not None
     lines, classes = [tuple(line) for line in rules.antecedents.tolist()], rules.classes.tolist()
     with_rules: dict[tuple[int, ...], list[int]] = {}

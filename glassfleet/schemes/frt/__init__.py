@@ -7,48 +7,45 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel
 
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Task
-from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.numerics.simplify import moments
-from glassfleet.schemes.frt.checks import shapes_of
-from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
+from glassfleet.schemes.frt.checks import check_sums, shapes_of
+from glassfleet.schemes.frt.client import ROW_BLOCK, answer
 from glassfleet.schemes.frt.document import read_document
-from glassfleet.schemes.frt.messages import read_task
-from glassfleet.schemes.frt.model import FuzzyRegressionTree
-from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.server import FrtServer
+from glassfleet.schemes.frt.messages import NAME, FrtQuestion, read_task
+from glassfleet.schemes.frt.model import FrtModel
+from glassfleet.schemes.frt.params import FrtParameters
+from glassfleet.schemes.frt.server import first, progress_of, step
 
 
-class FederatedRegressionTree(SumScheme):
+def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
+    """Return the moment matrices over ``[1, x, y]`` of the final leaves, shape (k, k, L), of one vehicle's rows."""
+    for task, given in reversed(answers):
+        if task.kind == "leaves":
+            question = read_task(task)
+            return moments(given.sums, question.gram_columns, question.parameters.gram_bits)
+    return None
+
+
+class FederatedRegressionTree(SumScheme[FrtQuestion]):
     """The scheme, as the catalogue knows it."""
 
-    name = "frt"
+    name = NAME
     title = "Fuzzy regression tree"
-    purpose: frozenset[Purpose] = frozenset({"regression"})
-    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    Parameters: type[BaseModel] = Parameters
-    client = FrtClient()
-    server = FrtServer()
-    tables = staticmethod(FuzzyRegressionTree.tables)
-
-    def regressions(self, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
-        """Return the moment matrices over ``[1, x, y]`` of the final leaves, shape (k, k, L), of one vehicle's rows."""
-        for task, answer in reversed(answers):
-            if task.kind == "leaves":
-                question = read_task(task)
-                return moments(answer.sums, question.gram_columns, question.parameters.gram_bits)
-        return None
-
-    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
-        return shapes_of(read_task(task))
-
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).most_told
+    purpose = frozenset[Purpose]({"regression"})
+    Parameters = FrtParameters
+    declared = Abilities(regressions=regressions, tables=FrtModel.tables)
+    read = read_task
+    shapes = staticmethod(shapes_of)
+    first = staticmethod(first)
+    answer = staticmethod(answer)
+    check_sums = staticmethod(check_sums)
+    step = staticmethod(step)
+    shown = staticmethod(progress_of)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""
@@ -63,11 +60,11 @@ class FederatedRegressionTree(SumScheme):
         calls = -(-rows // ROW_BLOCK) * min(nodes, block * reached) if question.kind == "leaves" else 0
         return Cost(1e-4 * calls + 5e-9 * entries + 5e-8 * sums, (block * reached * 100 + sums * 40) / 1e6)
 
-    def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:
+    def from_document(self, document: Mapping[str, Any]) -> FrtModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyRegressionTree(*read_document(document))
+        return FrtModel(*read_document(document))
 
 
 SCHEME = FederatedRegressionTree()
 
-__all__ = ["SCHEME", "FederatedRegressionTree", "FuzzyRegressionTree", "Parameters"]
+__all__ = ["SCHEME", "FederatedRegressionTree", "FrtModel", "FrtParameters"]

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassfleet.contract.checks import at_most, check_qualities, check_regressions, check_shapes, check_told
+from glassfleet.contract.checks import at_most, check_qualities, check_regressions, check_told
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.private.columns import CELLS, check_values
-from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
+from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, FrtQuestion
 
 
-def check_sums(question: Question, contribution: Contribution) -> None:
+def check_sums(question: FrtQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
-    check_shapes(contribution.sums, shapes_of(question))
     checks = {
         COLUMNS: _check_columns,
         "level": _check_level,
@@ -30,7 +29,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     checks[question.kind](question, contribution)
 
 
-def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: FrtQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
@@ -45,11 +44,11 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     return {"ws": (m,), "wq": (m,)}
 
 
-def _check_columns(_: Question, contribution: Contribution) -> None:
+def _check_columns(_: FrtQuestion, contribution: Contribution) -> None:
     check_values(contribution.sums["rows"], contribution.rows)
 
 
-def _check_level(question: Question, contribution: Contribution) -> None:
+def _check_level(question: FrtQuestion, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     bits = question.parameters.fraction_bits
     # Cells and nodes together: most of the time for a small answer is spent on calls, not on numbers.
@@ -81,16 +80,16 @@ def _check_level(question: Question, contribution: Contribution) -> None:
         raise ContributionError("statistics of a feature that the path uses already")
 
 
-def _check_leaves(question: Question, contribution: Contribution) -> None:
+def _check_leaves(question: FrtQuestion, contribution: Contribution) -> None:
     parameters = question.parameters
     check_regressions("leaf", contribution, question.gram_columns, parameters.fraction_bits, parameters.gram_bits)
 
 
-def _check_support(question: Question, contribution: Contribution) -> None:
+def _check_support(question: FrtQuestion, contribution: Contribution) -> None:
     check_told(contribution, question.most_told)
     if question.common is None and contribution.sums["rows"][~question.free].any():
         raise ContributionError("rows of a feature that the path uses already")
 
 
-def _check_weights(question: Question, contribution: Contribution) -> None:
+def _check_weights(question: FrtQuestion, contribution: Contribution) -> None:
     check_qualities("leaf", contribution, question.parameters.fraction_bits)

@@ -8,19 +8,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_first, row_hashes
-from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
 from glassfleet.private.columns import CELLS, count_values, layers_of
-from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
+from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, FrtQuestion
 from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
-from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
+from glassfleet.schemes.frt.tree import FrtTree, Reached, reach_leaves
 
 ROW_BLOCK = 1 << 12
 """Rows handled together: few enough for the processor's cache, and for exact products."""
@@ -34,17 +33,11 @@ _CHUNK = 1 << 14
 _STRONG = float(1 << 26)  # counts and strong counts share one float: each is below 2^26 in a block
 
 
-class FrtClient:
-    """Computes the sums of a question over one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
-        question = read_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {COLUMNS: _columns, "level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
-        return answers[question.kind](question, rows)
+def answer(question: FrtQuestion, data: Dataset) -> Contribution:
+    """Return the sums of a question over one vehicle's rows."""
+    rows = _prepare(question, data)
+    answers = {COLUMNS: _columns, "level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
+    return answers[question.kind](question, rows)
 
 
 @dataclass
@@ -53,8 +46,8 @@ class _Block:
 
     n_sets: int
     columns: NDArray[np.float64]  # (F + 2, n): scaled inputs, ones, scaled target
-    frontier: tuple[Tree, NDArray[np.intp], Reached] | None = None
-    leaves: tuple[Tree, Reached] | None = None
+    frontier: tuple[FrtTree, NDArray[np.intp], Reached] | None = None
+    leaves: tuple[FrtTree, Reached] | None = None
 
     @property
     def target(self) -> NDArray[np.float64]:
@@ -81,7 +74,7 @@ class _Rows:
         return [first[start : start + ROW_BLOCK] for start in range(0, self.count, ROW_BLOCK)]
 
 
-def _prepare(question: Question, data: Dataset) -> _Rows:
+def _prepare(question: FrtQuestion, data: Dataset) -> _Rows:
     """Condense and scale the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
@@ -102,7 +95,7 @@ def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _R
 # --- which rows reach which nodes -----------------------------------------------------------------------------------
 
 
-def _same_start(old: Tree, new: Tree) -> bool:
+def _same_start(old: FrtTree, new: FrtTree) -> bool:
     """Whether `new` is `old` with nodes added at the end."""
     n = old.size
     return n <= new.size and all(
@@ -110,7 +103,7 @@ def _same_start(old: Tree, new: Tree) -> bool:
     )
 
 
-def _reach_frontier(question: Question, block: _Block, members: Memberships, budget: int) -> Reached:
+def _reach_frontier(question: FrtQuestion, block: _Block, members: Memberships, budget: int) -> Reached:
     """Return the entries of the frontier, from those of the level above when they are remembered."""
     tree = question.tree
     reached, steps = None, int(tree.depth[question.nodes[0]])
@@ -129,13 +122,13 @@ def _reach_frontier(question: Question, block: _Block, members: Memberships, bud
     return reached
 
 
-def _ancestors(tree: Tree, nodes: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
+def _ancestors(tree: FrtTree, nodes: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
     for _ in range(steps):
         nodes = tree.parent[nodes].astype(np.intp)
     return nodes
 
 
-def _reach_leaves(question: Question, block: _Block, budget: int) -> Reached:
+def _reach_leaves(question: FrtQuestion, block: _Block, budget: int) -> Reached:
     """Return the entries of the leaves asked about, in the order of leaves."""
     if block.leaves is not None and block.leaves[0].size == question.tree.size:
         old, reached = block.leaves
@@ -152,7 +145,7 @@ def _reach_leaves(question: Question, block: _Block, budget: int) -> Reached:
 # --- the answers ----------------------------------------------------------------------------------------------
 
 
-def _level(question: Question, rows: _Rows) -> Contribution:
+def _level(question: FrtQuestion, rows: _Rows) -> Contribution:
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
     nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
@@ -172,7 +165,7 @@ def _level(question: Question, rows: _Rows) -> Contribution:
     return Contribution("level", rows.count, sums, nullified=nullified)
 
 
-def _support(question: Question, rows: _Rows) -> Contribution:
+def _support(question: FrtQuestion, rows: _Rows) -> Contribution:
     """Count the rows that would be in each cell, equal ones once; what is enough is not told exactly."""
     if question.common is not None:
         return _support_of_leaves(question, rows)
@@ -197,7 +190,7 @@ def _support(question: Question, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": enough})
 
 
-def _columns(question: Question, rows: _Rows) -> Contribution:
+def _columns(question: FrtQuestion, rows: _Rows) -> Contribution:
     """Count the values of different rows."""
     counts = np.zeros((question.n_features + 1, CELLS), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
@@ -205,7 +198,7 @@ def _columns(question: Question, rows: _Rows) -> Contribution:
     return Contribution(COLUMNS, rows.count, {"rows": counts})
 
 
-def _support_of_leaves(question: Question, rows: _Rows) -> Contribution:
+def _support_of_leaves(question: FrtQuestion, rows: _Rows) -> Contribution:
     """Count the different rows in each leaf, and those of other values: heavy ones, and light ones."""
     assert question.common is not None
     counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
@@ -222,7 +215,7 @@ def _support_of_leaves(question: Question, rows: _Rows) -> Contribution:
 
 
 def _add_level(
-    question: Question,
+    question: FrtQuestion,
     block: _Block,
     members: Memberships,
     reached: Reached,
@@ -272,7 +265,7 @@ def _powers(
     return strength, linear, linear * y
 
 
-def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
+def _check_and_nullify(question: FrtQuestion, parts: NDArray[np.int64]) -> int:
     """Zero, in the order of sets, the cells that could give a row away; return how many held something.
 
     `parts` has shape (5, m, F, T), changed in place. A cell is zeroed when it rests on 1 or 2 rows; when its node is
@@ -296,7 +289,7 @@ def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
     return nullified
 
 
-def _leaves(question: Question, rows: _Rows) -> Contribution:
+def _leaves(question: FrtQuestion, rows: _Rows) -> Contribution:
     m, k, bits = len(question.nodes), question.gram_columns, question.parameters.gram_bits
     high, low = (np.zeros((m, k, k), dtype=np.int64) for _ in range(2))
     ws = np.zeros(m, dtype=np.int64)
@@ -326,7 +319,7 @@ def _leaves(question: Question, rows: _Rows) -> Contribution:
     return Contribution("leaves", rows.count, sums)
 
 
-def _weights(question: Question, rows: _Rows) -> Contribution:
+def _weights(question: FrtQuestion, rows: _Rows) -> Contribution:
     m, bits = len(question.nodes), question.parameters.fraction_bits
     assert question.coefficients is not None
     ws, wq = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
@@ -342,6 +335,6 @@ def _weights(question: Question, rows: _Rows) -> Contribution:
     return Contribution("weights", rows.count, {"ws": ws, "wq": wq})
 
 
-def _strengths(question: Question, reached: Reached, position: NDArray[np.intp]) -> NDArray[np.int64]:
+def _strengths(question: FrtQuestion, reached: Reached, position: NDArray[np.intp]) -> NDArray[np.int64]:
     bits = question.parameters.fraction_bits
     return sum_by_cell(position, to_grid(reached.strength, bits), len(question.nodes), bits=bits)

@@ -13,8 +13,8 @@ from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
-from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.tree import MAX_NODES, Rules, Tree
+from glassfleet.schemes.frt.params import FrtParameters
+from glassfleet.schemes.frt.tree import MAX_NODES, FrtTree, Rules
 from schemas.errors import DocumentError
 
 SCHEME = "frt"
@@ -40,7 +40,7 @@ class _Body(Strict):
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_NODES)
 
 
-def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> dict[str, Any]:
+def write_document(parameters: FrtParameters, domain: Domain, tree: FrtTree, rules: Rules) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
     ``model.nodes`` is in depth-first order: ``{feature, children}`` for a split, ``{rule}`` for a leaf; numbers refer
@@ -67,9 +67,9 @@ def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Ru
     return document_of(SCHEME, FORMAT, parameters, domain, {"nodes": nodes, "rules": lines})
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, Rules]:
+def read_document(document: Mapping[str, Any]) -> tuple[FrtParameters, Domain, FrtTree, Rules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, FrtParameters)
     with document_errors():
         body = _Body.model_validate(model)
         check_numeric(domain, SCHEME)
@@ -77,7 +77,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     return parameters, domain, tree, _read_rules(body, leaf_of, parameters, len(domain.features))
 
 
-def _read_tree(body: _Body, n_sets: int, n_features: int) -> tuple[Tree, NDArray[np.intp]]:
+def _read_tree(body: _Body, n_sets: int, n_features: int) -> tuple[FrtTree, NDArray[np.intp]]:
     """Return the tree and each rule's leaf; raises ValueError."""
     size = len(body.nodes)
     table = np.full((3, size), -1, dtype=np.int32)
@@ -96,7 +96,7 @@ def _read_tree(body: _Body, n_sets: int, n_features: int) -> tuple[Tree, NDArray
     if (leaf_of < 0).any():
         raise ValueError("a rule has no leaf")
     columns = dict(zip(("parent", "feature", "set"), table, strict=True))
-    return Tree.from_value(columns, n_sets, n_features), leaf_of
+    return FrtTree.from_value(columns, n_sets, n_features), leaf_of
 
 
 def _add_children(number: int, node: _Node, table: NDArray[np.int32], n_sets: int) -> None:
@@ -111,7 +111,7 @@ def _add_children(number: int, node: _Node, table: NDArray[np.int32], n_sets: in
         table[:, child] = number, node.feature, fuzzy_set
 
 
-def _read_rules(body: _Body, leaf_of: NDArray[np.intp], parameters: Parameters, n_features: int) -> Rules:
+def _read_rules(body: _Body, leaf_of: NDArray[np.intp], parameters: FrtParameters, n_features: int) -> Rules:
     width = n_features if parameters.order else 0
     coefficients = np.zeros((len(body.rules), n_features + 1))
     for line, rule in enumerate(body.rules):

@@ -21,8 +21,8 @@ from glassfleet.contract.tasks import (
 )
 from glassfleet.errors import TaskError
 from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
-from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
-from glassfleet.schemes.frt.tree import Tree
+from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, FrtParameters
+from glassfleet.schemes.frt.tree import FrtTree
 
 NAME = "frt"
 Kind = Literal["columns", "level", "leaves", "weights", "support"]
@@ -36,8 +36,8 @@ NODE_SUMS = ("count", "ws", "wls", "wss")
 
 
 @dataclass(frozen=True)
-class Question(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class FrtQuestion(LayeredQuestion, SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFrtFrtQuestion`.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class Question(LayeredQuestion, SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
-    tree: Tree
+    parameters: FrtParameters
+    tree: FrtTree
     nodes: NDArray[np.intp]
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
@@ -115,13 +115,13 @@ class Question(LayeredQuestion, SchemeQuestion):
         return Task(NAME, self.kind, body)
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> FrtQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, FrtParameters)
         body = task.body
         with task_errors():
             check_numeric(domain, NAME)
-            tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
+            tree = FrtTree.from_value(body["tree"], parameters.n_sets, len(domain.features))
             nodes, coefficients, held = body["nodes"], body.get("coefficients"), body.get("held")
             columns, features = body.get("columns"), range(len(domain.features) + 1)
             common = read_common(body["common"], features, CELLS) if "common" in body else None
@@ -150,11 +150,11 @@ class Question(LayeredQuestion, SchemeQuestion):
         return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients, held, common, columns)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(FrtQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 
-def _check_nodes(nodes: object, tree: Tree) -> None:
+def _check_nodes(nodes: object, tree: FrtTree) -> None:
     if not isinstance(nodes, np.ndarray) or nodes.ndim != 1 or nodes.dtype.kind not in "iu" or nodes.size == 0:
         raise TaskError("the nodes asked about are not a list of integers")
     if nodes[0] < 0 or nodes[-1] >= tree.size or (nodes[1:] <= nodes[:-1]).any():

@@ -16,13 +16,13 @@ from glassfleet.fuzzy.partition import Memberships
 from glassfleet.model.tables import RuleTables, SetTree, lines
 from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.frt.document import write_document
-from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.tree import Reached, Rules, Tree, reach_leaves
+from glassfleet.schemes.frt.params import FrtParameters
+from glassfleet.schemes.frt.tree import FrtTree, Reached, Rules, reach_leaves
 
 _ROW_BLOCK = 1 << 11
 
 
-class FuzzyRegressionTree(MatchedRules[Rules]):
+class FrtModel(MatchedRules[Rules]):
     """A multi-way fuzzy regression tree with linear leaves.
 
     Made by :meth:`build` (from a run) or a document; not changed afterwards.
@@ -30,14 +30,14 @@ class FuzzyRegressionTree(MatchedRules[Rules]):
 
     scheme = "frt"
 
-    def __init__(self, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> None:
+    def __init__(self, parameters: FrtParameters, domain: Domain, tree: FrtTree, rules: Rules) -> None:
         super().__init__(parameters, domain, rules)
         self.tree = tree
         self._rule_of = np.full(tree.size, -1, dtype=np.intp)
         self._rule_of[rules.node] = np.arange(len(rules.node))
 
     @classmethod
-    def build(cls, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> FuzzyRegressionTree:
+    def build(cls, parameters: FrtParameters, domain: Domain, tree: FrtTree, rules: Rules) -> FrtModel:
         """Put the nodes in depth-first order and leave out leaves that no row reaches.
 
         That happens in elastic runs: others grew the tree. If no row reaches any leaf, the tree is one rule that
@@ -56,11 +56,11 @@ class FuzzyRegressionTree(MatchedRules[Rules]):
             middle[0, -1] = 0.5
             zero = np.zeros(1)
             lone = Rules(np.zeros(1, dtype=np.intp), middle, np.ones(1), zero, zero, zero)
-            return cls(parameters, domain, Tree.root(tree.n_sets), lone)
+            return cls(parameters, domain, FrtTree.root(tree.n_sets), lone)
         order = [node for node in tree.depth_first() if node in keep]
         new = {node: index for index, node in enumerate(order)}
         parent = [new[int(tree.parent[node])] if node else -1 for node in order]
-        shape = Tree(
+        shape = FrtTree(
             tree.n_sets, np.array(parent, dtype=np.int32), tree.feature[order].copy(), tree.fuzzy_set[order].copy()
         )
         chosen = rules.take([known[node] for node in order if node in known])

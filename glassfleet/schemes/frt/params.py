@@ -21,7 +21,7 @@ MAX_LINEAR_FEATURES = 256
 """Most inputs of first-order leaves: a leaf's Gram sums grow with their square, its solution with their cube."""
 
 
-class Parameters(RunParameters):
+class FrtParameters(RunParameters):
     """What a run of FRT can be told.
 
     Attributes

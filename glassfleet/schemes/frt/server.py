@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import check_head
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
 from glassfleet.contract.progress import OutlineNode, outlined
-from glassfleet.contract.sums import Sums, add_up, ask, chained_digest, count_rows
-from glassfleet.contract.tasks import check_numeric, usage_errors
+from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
+from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.model.baseline import filled, typical_row
@@ -23,74 +21,50 @@ from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
-from glassfleet.schemes.frt.checks import check_sums
-from glassfleet.schemes.frt.messages import NAME, Question, read_task
-from glassfleet.schemes.frt.model import FuzzyRegressionTree
-from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
+from glassfleet.schemes.frt.messages import NAME, FrtQuestion
+from glassfleet.schemes.frt.model import FrtModel
+from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, FrtParameters
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.support import answer_leaves, answer_support, ask_support
-from glassfleet.schemes.frt.tree import Rules, Tree
+from glassfleet.schemes.frt.tree import FrtTree, Rules
 from schemas.codec import Value
 from schemas.errors import UsageError
 
-_KEPT = ("leaves", "sums_digest", "pruned", "withheld", "values")
+
+def first(parameters: FrtParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
+    """Ask for the root's statistics."""
+    check_numeric(domain, NAME)
+    if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
+        raise UsageError(f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs")
+    question = FrtQuestion("level", parameters, domain, FrtTree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
+    memory: Memory = {"leaves": [], "sums_digest": ""}
+    return ask(replace(question, kind=COLUMNS), memory) if question.has_columns else _ask_root(question, memory)
 
 
-class FrtServer:
-    """Turns summed answers into the next question, or into the model."""
-
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for the root's statistics."""
-        with usage_errors():
-            check_numeric(domain, NAME)
-        if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
-            raise UsageError(
-                f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs"
-            )
-        question = Question("level", parameters, domain, Tree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
-        memory: dict[str, Any] = {"leaves": [], "sums_digest": ""}
-        return ask(replace(question, kind=COLUMNS), memory) if question.has_columns else _ask_root(question, memory)
-
-    def max_rows(self, parameters: Parameters) -> int:
-        """Return the largest total number of rows that the sums are good for."""
-        return parameters.max_rows
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = read_task(task)
-        check_head(task, contribution, question.parameters.max_rows, sums_only=True)
-        check_sums(question, contribution)
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = count_rows(contributions, question.parameters.max_rows)
-        memory = {name: state[name] for name in _KEPT if name in state}
-        if question.kind == COLUMNS:
-            decision = decide_columns(contributions, question.to_task(), question.parameters.support)
-            memory |= {"withheld": [noted(decision)], "values": decision}
-            return _ask_root(replace(question, kind="level"), memory)
-        if question.kind == SUPPORT and question.common is not None:
-            leaves, decision = answer_leaves(question, contributions)
-            return ask(leaves, {**memory, "withheld": [*state["withheld"], noted(decision)]})
-        if question.kind == SUPPORT:
-            level, children, decision = answer_support(question, state["open"], contributions)
-            withheld = [*state.get("withheld", []), noted(decision)]
-            return ask(level, {**memory, "children": children, "withheld": withheld})
-        sums = add_up(contributions)
-        if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
-            limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
-            sums["gram_high"], sums["gram_low"] = limbs
-        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
-        if question.kind == "level":
-            return _grow(question, memory, rows, sums, state.get("children"))
-        if question.kind == "leaves":
-            return _fit(question, memory, rows, sums)
-        return _finish(question, state, memory, rows, sums)
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
-        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+def step(question: FrtQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+    """Return the next question, or the model."""
+    rows = count_rows(contributions, question.parameters.max_rows)
+    if question.kind == COLUMNS:
+        decision = decide_columns(contributions, question.to_task(), question.parameters.support)
+        memory |= {"withheld": [noted(decision)], "values": decision}
+        return _ask_root(replace(question, kind="level"), memory)
+    if question.kind == SUPPORT and question.common is not None:
+        leaves, decision = answer_leaves(question, contributions)
+        return ask(leaves, {**memory, "withheld": [*memory["withheld"], noted(decision)]})
+    if question.kind == SUPPORT:
+        level, children, decision = answer_support(question, memory.pop("open"), contributions)
+        withheld = [*memory.get("withheld", []), noted(decision)]
+        return ask(level, {**memory, "children": children, "withheld": withheld})
+    sums = add_up(contributions)
+    if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
+        limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+        sums["gram_high"], sums["gram_low"] = limbs
+    memory = with_digest(memory, rows, sums)
+    if question.kind == "level":
+        return _grow(question, memory, rows, sums, memory.pop("children", None))
+    if question.kind == "leaves":
+        return _fit(question, memory, rows, sums)
+    return _finish(question, memory, rows, sums)
 
 
 def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -120,32 +94,30 @@ def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64
     return np.where(free & (gain != total), gain, -np.inf)
 
 
-def _ask_root(question: Question, memory: dict[str, Any]) -> Next:
+def _ask_root(question: FrtQuestion, memory: Memory) -> Next:
     """Ask about the root's cells; of a tree without splits, about its products."""
     if question.parameters.max_depth == 0:
         return _ask_leaves(question, question.tree, question.nodes, memory)
     return _ask_level(question, question.tree, question.nodes, memory)
 
 
-def _ask_leaves(question: Question, tree: Tree, nodes: NDArray[np.intp], memory: dict[str, Any]) -> Next:
+def _ask_leaves(question: FrtQuestion, tree: FrtTree, nodes: NDArray[np.intp], memory: Memory) -> Next:
     """Ask for the leaves' Gram sums; with `support` first on how many rows they would rest."""
-    asked = Question("leaves", question.parameters, question.domain, tree, nodes)
+    asked = FrtQuestion("leaves", question.parameters, question.domain, tree, nodes)
     if not question.has_columns:
         return ask(asked, memory)
     return ask(replace(asked, kind=SUPPORT, common=common_of(memory["values"], range(question.n_features))), memory)
 
 
-def _ask_level(question: Question, tree: Tree, frontier: NDArray[np.intp], memory: dict[str, Any]) -> Next:
+def _ask_level(question: FrtQuestion, tree: FrtTree, frontier: NDArray[np.intp], memory: Memory) -> Next:
     """Ask about `frontier`, with `support` first whether enough rows are there; `question` is the level above."""
     if question.parameters.support:
         asked, kept = ask_support(question, tree, frontier)
         return ask(asked, {**memory, "open": kept})
-    return ask(Question("level", question.parameters, question.domain, tree, frontier), memory)
+    return ask(FrtQuestion("level", question.parameters, question.domain, tree, frontier), memory)
 
 
-def _grow(
-    question: Question, memory: dict[str, Any], rows: int, sums: Sums, supported: NDArray[np.bool_] | None
-) -> Next:
+def _grow(question: FrtQuestion, memory: Memory, rows: int, sums: Sums, supported: NDArray[np.bool_] | None) -> Next:
     """Split the frontier's nodes, or make them leaves; ask for the next level, or for the leaves' sums.
 
     `supported`, shape (m, F, T): in a run with `support`, the cells that may be nodes.
@@ -181,7 +153,7 @@ def _grow(
 # --- leaves and rules -----------------------------------------------------------------------------------------------
 
 
-def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next:
+def _fit(question: FrtQuestion, memory: Memory, rows: int, sums: Sums) -> Next:
     """Fit each leaf's polynomial by weighted least squares; ask how good the rules are.
 
     With `prune` the smaller tree's leaves are asked about first.
@@ -190,7 +162,7 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
         tree = pruned(question, sums)
         if tree.size < question.tree.size:
             leaves = np.flatnonzero(tree.split < 0)
-            asked = Question("leaves", question.parameters, question.domain, tree, leaves)
+            asked = FrtQuestion("leaves", question.parameters, question.domain, tree, leaves)
             return ask(asked, {**memory, "pruned": True})
     k, f, bits = question.gram_columns, question.n_features, question.parameters.gram_bits
     solved, matrix = consequents(sums, k, bits, question.parameters.max_slopes), moments(sums, k, bits)
@@ -199,7 +171,7 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
     # Eq. 22's mean strength. A leaf that no row of those who answered reaches (an elastic run) keeps 0: no rule.
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
-    asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
+    asked = FrtQuestion("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
     typical = typical_row(question.domain, filled(matrix[0, : k - 1], question.columns))
     # Columns are [1, x] here, but a polynomial's intercept comes last.
     forecasts = rule_forecasts(
@@ -212,16 +184,16 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
     return ask(asked, {**memory, "mean_strength": mean, "reference": typical, "forecasts": forecasts})
 
 
-def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
+def _finish(question: FrtQuestion, memory: Memory, rows: int, sums: Sums) -> Done:
     """Weigh the rules (harmonic mean of confidence and support) and build the model."""
     assert question.coefficients is not None
     shares = weigh(sums["ws"], sums["wq"], rows, question.parameters.fraction_bits)
-    rules = Rules(question.nodes, question.coefficients, state["mean_strength"], *shares)
-    model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
+    rules = Rules(question.nodes, question.coefficients, memory["mean_strength"], *shares)
+    model = FrtModel.build(question.parameters, question.domain, question.tree, rules)
     line = {int(node): at for at, node in enumerate(question.nodes) if rules.mean_strength[at] > 0}
-    known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}
+    known = {"sums_digest": memory["sums_digest"], "reference": memory["reference"]}
     # In the order of the model's rules.
-    forecasts = state["forecasts"]
+    forecasts = memory["forecasts"]
     own_lines = [forecasts["rules"][line[node]] for node in question.tree.depth_first() if node in line]
     known["forecasts"] = {**forecasts, "rules": own_lines}
     summary = {**known, "rows": rows, **model.complexity()}
@@ -230,7 +202,7 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     return Done(model, summary)
 
 
-def progress_of(question: Question) -> dict[str, Value]:
+def progress_of(question: FrtQuestion, memory: Memory) -> dict[str, Value]:  # noqa: ARG001 - the question has it all
     """Return the stage, the size so far and a drawing, from the question that is open."""
     tree, open_nodes = question.tree, set(question.nodes.tolist() if question.kind == "level" else ())
     leaves = int((tree.split < 0).sum()) - len(open_nodes)
@@ -244,7 +216,7 @@ def progress_of(question: Question) -> dict[str, Value]:
     }
 
 
-def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
+def _nodes(question: FrtQuestion, open_nodes: set[int]) -> Iterator[OutlineNode]:
     tree = question.tree
     for node in tree.depth_first():
         depth, name, term = int(tree.depth[node]), "", ""

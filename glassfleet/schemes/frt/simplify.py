@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.ridge import ridge_objective
 from glassfleet.numerics.simplify import RIDGE, moments, variance
-from glassfleet.schemes.frt.messages import Question
-from glassfleet.schemes.frt.tree import Tree
+from glassfleet.schemes.frt.messages import FrtQuestion
+from glassfleet.schemes.frt.tree import FrtTree
 
 Array = NDArray[np.float64]
 Sums = Mapping[str, NDArray[np.int64]]
 
 
-def pruned(question: Question, sums: Sums) -> Tree:
+def pruned(question: FrtQuestion, sums: Sums) -> FrtTree:
     """Return the tree without the splits that are not worth their parameters.
 
     Minimal cost-complexity pruning (Breiman et al., 1984, section 3.3) of a model tree: the cost of a leaf is its
@@ -49,7 +49,7 @@ def pruned(question: Question, sums: Sums) -> Tree:
     return _without(tree, collapsed)
 
 
-def _without(tree: Tree, collapsed: NDArray[np.bool_]) -> Tree:
+def _without(tree: FrtTree, collapsed: NDArray[np.bool_]) -> FrtTree:
     """Return `tree` without all that is below the collapsed nodes."""
     kept: list[int] = []
     place = np.full(tree.size, -1, dtype=np.int32)
@@ -60,7 +60,7 @@ def _without(tree: Tree, collapsed: NDArray[np.bool_]) -> Tree:
         place[node] = len(kept)
         kept.append(node)
     parent = tree.parent[kept]
-    return Tree(
+    return FrtTree(
         tree.n_sets,
         np.where(parent >= 0, place[np.maximum(parent, 0)], -1).astype(np.int32),
         tree.feature[kept],

@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.private.columns import decide_slopes, slopes_of
 from glassfleet.private.support import ALL, Place, decided, holds
-from glassfleet.schemes.frt.messages import Question, read_task
-from glassfleet.schemes.frt.tree import Tree
+from glassfleet.schemes.frt.messages import FrtQuestion, read_task
+from glassfleet.schemes.frt.tree import FrtTree
 from schemas.codec import Value
 
 Bools = NDArray[np.bool_]
 
 
-def ask_support(question: Question, tree: Tree, frontier: NDArray[np.intp]) -> tuple[Question, dict[str, Value]]:
+def ask_support(
+    question: FrtQuestion, tree: FrtTree, frontier: NDArray[np.intp]
+) -> tuple[FrtQuestion, dict[str, Value]]:
     """Return the question before the next level, and what the server keeps until it is answered.
 
     Parameters
@@ -43,14 +45,14 @@ def ask_support(question: Question, tree: Tree, frontier: NDArray[np.intp]) -> t
     """
     kept: dict[str, Value] = {"tree": tree.to_value(), "frontier": frontier.astype(np.int32)}
     if tree.size == 1:
-        asked = Question(SUPPORT, question.parameters, question.domain, tree, frontier)
+        asked = FrtQuestion(SUPPORT, question.parameters, question.domain, tree, frontier)
         held = np.zeros((1, question.n_features), dtype=bool)
         return asked, {**kept, "line": np.zeros(1, dtype=np.int32), "held": held}
     parents = np.unique(tree.parent[frontier].astype(np.intp))
     t = tree.n_sets
     split, size = tree.split[parents], question.tree.size
     whole = question.tree.grown(np.repeat(parents, t), np.repeat(split, t), np.tile(np.arange(t), len(parents)))
-    asked = Question(SUPPORT, question.parameters, question.domain, whole, np.arange(size, whole.size))
+    asked = FrtQuestion(SUPPORT, question.parameters, question.domain, whole, np.arange(size, whole.size))
     line = np.searchsorted(parents, tree.parent[frontier]) * t + tree.fuzzy_set[frontier]
     held = np.zeros((len(parents), question.n_features), bool) if question.held is None else question.held
     at = question.position[parents]
@@ -58,8 +60,8 @@ def ask_support(question: Question, tree: Tree, frontier: NDArray[np.intp]) -> t
 
 
 def answer_support(
-    question: Question, kept: Mapping[str, Any], contributions: Sequence[Contribution]
-) -> tuple[Question, Bools, Bools]:
+    question: FrtQuestion, kept: Mapping[str, Any], contributions: Sequence[Contribution]
+) -> tuple[FrtQuestion, Bools, Bools]:
     """Return the level's question, which of its cells may become children, and what was decided, for the record.
 
     Parameters
@@ -90,12 +92,12 @@ def answer_support(
     family = asked.all(axis=2).reshape(len(held), children, -1).all(axis=1)
     held = np.repeat(held | ~family, children, axis=0)
     line, frontier = kept["line"].astype(np.intp), kept["frontier"].astype(np.intp)
-    tree = Tree.from_value(kept["tree"], question.parameters.n_sets, question.n_features)
-    level = Question("level", question.parameters, question.domain, tree, frontier, held=held[line])
+    tree = FrtTree.from_value(kept["tree"], question.parameters.n_sets, question.n_features)
+    level = FrtQuestion("level", question.parameters, question.domain, tree, frontier, held=held[line])
     return level, node[line], decision
 
 
-def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> tuple[Question, Bools]:
+def answer_leaves(question: FrtQuestion, contributions: Sequence[Contribution]) -> tuple[FrtQuestion, Bools]:
     """Return the question about the leaves' Gram sums, and what was decided, for the record.
 
     That has the shape (m, 1 + layers): whether a leaf may have sums, and by layer whether it may have columns.
@@ -112,7 +114,7 @@ def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> 
     return replace(question, kind="leaves", common=None, columns=columns), decision
 
 
-def _split_elsewhere(question: Question, contributions: Sequence[Contribution]) -> list[int]:
+def _split_elsewhere(question: FrtQuestion, contributions: Sequence[Contribution]) -> list[int]:
     """Return the leaves that an earlier edition of a group had split, or had not: their difference is not counted."""
     before = {
         path
@@ -136,7 +138,7 @@ def _layers(task: Task) -> list[Any]:
     return [Place(path, layer) for path in _leaves(question) for layer in (ALL, *question.common)]
 
 
-def _leaves(question: Question) -> list[tuple[Any, ...]]:
+def _leaves(question: FrtQuestion) -> list[tuple[Any, ...]]:
     return [tuple(question.tree.path(int(node))) for node in question.nodes]
 
 

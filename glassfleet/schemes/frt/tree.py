@@ -17,7 +17,7 @@ MAX_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Tree:
+class FrtTree:
     """Nodes in order of creation: a parent comes before its children, the root is node 0.
 
     Attributes
@@ -38,7 +38,7 @@ class Tree:
     fuzzy_set: NDArray[np.int32]
 
     @classmethod
-    def root(cls, n_sets: int) -> Tree:
+    def root(cls, n_sets: int) -> FrtTree:
         """Return the tree of one node."""
         lone = np.full(1, -1, dtype=np.int32)
         return cls(n_sets, lone, lone, lone)
@@ -90,9 +90,9 @@ class Tree:
             at = self.parent[at].astype(np.intp)
         return used
 
-    def grown(self, parent: NDArray[np.intp], feature: NDArray[np.intp], fuzzy_set: NDArray[np.intp]) -> Tree:
+    def grown(self, parent: NDArray[np.intp], feature: NDArray[np.intp], fuzzy_set: NDArray[np.intp]) -> FrtTree:
         """Return this tree with more nodes at the end of its table."""
-        return Tree(
+        return FrtTree(
             self.n_sets,
             np.concatenate([self.parent, parent]).astype(np.int32),
             np.concatenate([self.feature, feature]).astype(np.int32),
@@ -113,7 +113,7 @@ class Tree:
         return {"parent": self.parent, "feature": self.feature, "set": self.fuzzy_set}
 
     @classmethod
-    def from_value(cls, value: Any, n_sets: int, n_features: int) -> Tree:
+    def from_value(cls, value: Any, n_sets: int, n_features: int) -> FrtTree:
         """Rebuild a tree; raises ValueError, with the reason, unless the table is a tree as FRT grows it."""
         if not isinstance(value, Mapping):
             raise ValueError("the tree is not a map")  # noqa: TRY004 - one kind of error for bad content
@@ -185,7 +185,7 @@ class Reached:
         keep = position[self.node] >= 0
         return self if keep.all() else self.only(keep)
 
-    def descend(self, tree: Tree, members: Memberships) -> Reached:
+    def descend(self, tree: FrtTree, members: Memberships) -> Reached:
         """Return the entries of the children: at most two per entry, as two neighbouring sets fire."""
         split = tree.split[self.node]
         at = self if (split >= 0).all() else self.only(split >= 0)
@@ -202,7 +202,7 @@ class Reached:
         return Reached(row, node, strength)
 
 
-def reach_leaves(tree: Tree, members: Memberships) -> Reached:
+def reach_leaves(tree: FrtTree, members: Memberships) -> Reached:
     """Return the entries of all nodes without children."""
     at, parts = Reached.root(members.rows), []
     while at.size:

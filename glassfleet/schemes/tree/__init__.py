@@ -4,52 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
-
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Task
-from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.schemes.tree.checks import most_bytes, shapes_of
-from glassfleet.schemes.tree.client import CLIENT
-from glassfleet.schemes.tree.messages import read_task
+from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
+from glassfleet.schemes.tree.client import answer
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
-from glassfleet.schemes.tree.params import Parameters
+from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters
 from glassfleet.schemes.tree.regressions import regressions
-from glassfleet.schemes.tree.server import SERVER
+from glassfleet.schemes.tree.server import progress_of, step
+from glassfleet.schemes.tree.start import first
 
 
-class TreeScheme(SumScheme):
+def _most_bytes(parameters: Any, inputs: int, classes: int) -> tuple[int, str]:
+    return most_bytes(parameters, inputs, classes), "fewer rules (max_rules), fewer inputs, or compact"
+
+
+class TreeScheme(SumScheme[TreeQuestion]):
     """The scheme, as the catalogue knows it."""
 
-    name = "tree"
+    name = NAME
     title = "Blended model tree"
-    purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
+    purpose = frozenset[Purpose]({"regression", "classification"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
-    participation: frozenset[Participation] = frozenset({"cohort"})
-    categorical = True
-    missing_cells = True
-    excess = True
-    # Linear rules of a number still go on where the usual 2.5 and 97.5 % would clip.
-    input_quantiles = (0.001, 0.999)
-    Parameters: type[BaseModel] = Parameters
-    trial = Parameters(max_rules=8)
-    client = CLIENT
-    server = SERVER
-    tables = staticmethod(tables)
-    regressions = staticmethod(regressions)
+    participation = frozenset[Participation]({"cohort"})
+    Parameters = TreeParameters
+    signed = frozenset({"scores", "slopes"})
+    declared = Abilities(
+        categories=True,
+        missing_cells=True,
+        excess=True,
+        # Linear rules of a number still go on where the usual 2.5 and 97.5 % would clip.
+        input_quantiles=(0.001, 0.999),
+        trial=TreeParameters(max_rules=8),
+        most_bytes=_most_bytes,
+        regressions=regressions,
+        tables=tables,
+    )
+    read = read_task
+    shapes = staticmethod(shapes_of)
+    first = staticmethod(first)
+    answer = staticmethod(answer)
+    check_sums = staticmethod(check_sums)
+    step = staticmethod(step)
+    shown = staticmethod(progress_of)
     from_document = staticmethod(from_document)
 
-    def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
-        return shapes_of(read_task(task))
-
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).most_told
-
-    def most_bytes(self, parameters: Any, inputs: int, classes: int) -> tuple[int, str]:
-        """Return how many bytes the largest answer of a run can have, and how to make it smaller."""
-        return most_bytes(parameters, inputs, classes), "fewer rules (max_rules), fewer inputs, or compact"
+    def max_rows(self, parameters: Any) -> int:  # noqa: ARG002 - the same for all
+        """Return the largest total number of rows that the sums are good for."""
+        return MAX_ROWS
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
@@ -79,4 +84,4 @@ class TreeScheme(SumScheme):
 
 SCHEME = TreeScheme()
 
-__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "Parameters", "TreeScheme"]
+__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "TreeParameters", "TreeScheme"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import SUPPORT, Contribution, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.sums import Memory, Sums, ask
 from glassfleet.fuzzy.levels import PRIOR, by_input, levels_by, plain_levels
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWN
@@ -23,10 +23,9 @@ from glassfleet.private.support import noted
 from glassfleet.schemes.tree.bins import level_edges
 from glassfleet.schemes.tree.gains import SCORE_SCALE, Best, BinSums, best_of_bands
 from glassfleet.schemes.tree.joint import SCALE, root_of
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
 from glassfleet.schemes.tree.support import decide_bands, decide_categories, decide_pairs, limits_of, slices_of
-from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Split, Tree
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -35,7 +34,7 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-def begin(question: Question, memory: Memory) -> Next:
+def begin(question: TreeQuestion, memory: Memory) -> Next:
     """Ask how many rows are in each of the root's bins.
 
     Parameters
@@ -52,7 +51,7 @@ def begin(question: Question, memory: Memory) -> Next:
     return _ask_counts(question, memory, Tree(), (0,), np.ones(shape, dtype=np.bool_))
 
 
-def levelled(question: Question, memory: Memory, sums: Sums) -> Next:
+def levelled(question: TreeQuestion, memory: Memory, sums: Sums) -> Next:
     """Give each category a level by its rows' residuals, and begin; one that is not told adds nothing."""
     weight, residual = np.split(sums["scores"] / (SCORE_SCALE * DRAWN), [1], axis=1)
     counts, apart = np.rint(weight[:, 0]).astype(np.int64), residual / (weight + PRIOR)
@@ -67,7 +66,7 @@ def levelled(question: Question, memory: Memory, sums: Sums) -> Next:
     return begin(replace(question, levels=levels, common=common), memory | {"edges": np.array(edges)})
 
 
-def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence[int], counted: Bools) -> Next:
+def _ask_counts(question: TreeQuestion, memory: Memory, tree: Tree, leaves: Sequence[int], counted: Bools) -> Next:
     asked = replace(
         question,
         kind=SUPPORT,
@@ -80,7 +79,7 @@ def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence
     return ask(asked, memory)
 
 
-def supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+def supported(question: TreeQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Take in on how many rows something rests, and ask for what rests on enough."""
     if question.is_of_categories:
         disclosed = decide_categories(question, contributions)
@@ -110,7 +109,7 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
     return ask(bands, memory)
 
 
-def _accepted(question: Question, memory: Memory, enough: list[bool]) -> tuple[Tree, dict[int, int]]:
+def _accepted(question: TreeQuestion, memory: Memory, enough: list[bool]) -> tuple[Tree, dict[int, int]]:
     """Make the proposed splits both of whose sides hold enough; return the tree, and lines of leaves that may split.
 
     The coefficients in the memory become those of the tree's leaves.
@@ -137,7 +136,7 @@ def _accepted(question: Question, memory: Memory, enough: list[bool]) -> tuple[T
     return tree, line_of
 
 
-def banded(question: Question, memory: Memory, sums: Sums) -> Next:
+def banded(question: TreeQuestion, memory: Memory, sums: Sums) -> Next:
     """Note the best ramp of each leaf that was asked about, and split."""
     own = unpack_symmetric(sums["own"].astype(np.float64) * (SCALE / DRAWN), question.columns)
     scores, means = (sums[name] / (SCORE_SCALE * DRAWN) for name in ("scores", "means"))
@@ -193,12 +192,12 @@ def _products(own: Array, means: Array, regressors: Sequence[int], feature: int)
     return products
 
 
-def _least(question: Question, memory: Memory) -> float:
+def _least(question: TreeQuestion, memory: Memory) -> float:
     """Return the least weight on either side of a ramp, in rows."""
     return max(question.parameters.least_weight(memory["training"]), float(question.least_rows))
 
 
-def _split(question: Question, memory: Memory, tree: Tree) -> Next:
+def _split(question: TreeQuestion, memory: Memory, tree: Tree) -> Next:
     """Propose to split the leaves with the highest gains, and ask how many rows their sides hold; or stop growing."""
     # The same ramp on both sides of a border would have two pairs of leaves with nearly the same products.
     known = {split.ramp for split in tree.splits}
@@ -220,13 +219,13 @@ def _split(question: Question, memory: Memory, tree: Tree) -> Next:
 # --- the joint fit --------------------------------------------------------------------------------------------------
 
 
-def _ask_pairs(question: Question, memory: Memory, tree: Tree) -> Next:
+def _ask_pairs(question: TreeQuestion, memory: Memory, tree: Tree) -> Next:
     """Ask on how many rows the sums over pairs of leaves rest."""
     kept = {name: memory[name] for name in ("sums_digest", "reference", "training", "root", "sizes", "withheld")}
     return ask(replace(question, kind=SUPPORT, tree=tree, leaves=()), kept)
 
 
-def _closed(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+def _closed(question: TreeQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Close the pairs that share too few rows, and ask again; where all others share none or enough, for the sums."""
     enough = decide_pairs(question, contributions)
     memory |= {"withheld": [*memory["withheld"], noted(enough)]}

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import at_most, check_histogram, check_products, check_shapes, check_told
+from glassfleet.contract.checks import at_most, check_histogram, check_products, check_told
 from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.statistics import triangle
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question, most_rules
+from glassfleet.schemes.tree.messages import BEFORE_SCAN, TreeQuestion, most_rules
 from glassfleet.schemes.tree.params import (
     GRID_BITS,
     GROUP,
@@ -25,19 +25,20 @@ from glassfleet.schemes.tree.params import (
     MAX_RESIDUAL,
     SCORE_BITS,
     UNIT,
-    Parameters,
+    TreeParameters,
 )
+from glassfleet.schemes.tree.start import check_first, first_shapes
 from glassfleet.schemes.tree.support import bands_of, places
-from glassfleet.schemes.tree.training import BEFORE_SCAN, first_shapes
 
 Ints = NDArray[np.int64]
 
 
-def check_sums(question: Question, contribution: Contribution) -> None:
+def check_sums(question: TreeQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
-    check_shapes(sums, shapes_of(question), signed=("scores", "slopes"))
-    if question.kind == "scan":
+    if question.kind in BEFORE_SCAN:
+        check_first(question, contribution)
+    elif question.kind == "scan":
         check_histogram(sums["histogram"], rows)
         at_most(sums["rows"], rows, "more rows train than there are")
         if int(sums["rows"].sum()) != rows:
@@ -60,7 +61,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _between(sums["scores"], -most, most, "a ramp's sum of residuals exceeds what residuals can be")
 
 
-def _check_supported(question: Question, contribution: Contribution) -> None:
+def _check_supported(question: TreeQuestion, contribution: Contribution) -> None:
     """Check what is asked in runs with `support` alone."""
     sums, rows = contribution.sums, contribution.rows
     if question.kind == SUPPORT:
@@ -79,7 +80,7 @@ def _check_supported(question: Question, contribution: Contribution) -> None:
         _check_targets(question, sums["target"], rows)
 
 
-def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: TreeQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     if question.kind in BEFORE_SCAN:
         return first_shapes(question)
@@ -115,7 +116,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def most_bytes(parameters: Parameters, inputs: int, classes: int) -> int:
+def most_bytes(parameters: TreeParameters, inputs: int, classes: int) -> int:
     """Return how many bytes the largest answer of a run can have; most have a fraction. Counts of support are left out.
 
     Parameters
@@ -140,7 +141,7 @@ def most_bytes(parameters: Parameters, inputs: int, classes: int) -> int:
     return int(8 * max(scan, joint + bins, ramps, newton))
 
 
-def _supported_shapes(question: Question) -> dict[str, tuple[int, ...]]:
+def _supported_shapes(question: TreeQuestion) -> dict[str, tuple[int, ...]]:
     """Return those of questions that are asked in runs with `support` alone."""
     k, targets = question.columns, question.targets
     if question.kind == SUPPORT:
@@ -182,7 +183,7 @@ def _check_residuals(sums: Ints, weight: Ints, rows: int) -> None:
     _between(sums, -most, most, "a bin's sum of residuals exceeds what residuals can be")
 
 
-def _check_targets(question: Question, target: Ints, rows: int) -> None:
+def _check_targets(question: TreeQuestion, target: Ints, rows: int) -> None:
     """Check sums of w z y and w y^2 of each target in turn: of classes no more than all rows together."""
     each = target.reshape(*target.shape[:-1], question.targets, question.columns + 1)
     at_most(each, rows * UNIT, "a sum over a leaf exceeds the agent's rows")  # first, as sums of more may overflow
@@ -191,7 +192,7 @@ def _check_targets(question: Question, target: Ints, rows: int) -> None:
         at_most(each, each[..., :1], "a sum over a leaf exceeds the rows of its class")
 
 
-def _check_newton(question: Question, sums: Mapping[str, Ints], rows: int) -> None:
+def _check_newton(question: TreeQuestion, sums: Mapping[str, Ints], rows: int) -> None:
     weight, squares = sums["weight"], sums["squares"]
     most = np.array([[2], [4]]) * (rows << SCORE_BITS)  # of a row at most 2, and of a difference its square
     at_most(sums["errors"], most, "an error exceeds what there can be")

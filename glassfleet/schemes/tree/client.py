@@ -7,23 +7,28 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT
+from glassfleet.contract.messages import SUPPORT, Contribution
+from glassfleet.data.dataset import Dataset
+from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import BEFORE_SCAN, TreeQuestion
 from glassfleet.schemes.tree.params import (
     BLOCK_ROWS,
     GRID_BITS,
     GROUP,
     LEAST_CURVATURE,
     MAX_RESIDUAL,
+    MAX_ROWS,
     SCORE_BITS,
     WEIGHTED_BLOCK_ROWS,
 )
+from glassfleet.schemes.tree.rows import TrainingRows, training_rows
+from glassfleet.schemes.tree.start import first_answer
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_category,
@@ -38,7 +43,6 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.tree.training import TrainingClient, TrainingRows
 from glassfleet.schemes.tree.tree import Ramp, degrees, lower_side
 
 Array = NDArray[np.float64]
@@ -83,7 +87,7 @@ def _sum(weights: Array, columns: Array, times: Array | None = None, *, pairs: b
     return total
 
 
-def _targets(question: Question, rows: TrainingRows, chosen: slice | Places) -> Array:
+def _targets(question: TreeQuestion, rows: TrainingRows, chosen: slice | Places) -> Array:
     """Return the targets of chosen rows, shape (T, n): the scaled number, or indicators of the classes."""
     y = rows.y[chosen]
     if question.domain.target is not None:
@@ -103,13 +107,15 @@ def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[in
     return columns
 
 
-def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) -> Array:
+def _residual(question: TreeQuestion, rows: TrainingRows, reached: Sequence[Array]) -> Array:
     """Return the training rows' residuals of the model asked about, clipped, shape (T, n)."""
     left = _blend(question, rows, reached, _targets(question, rows, slice(0, rows.training)), -1.0)
     return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
-def _blend(question: Question, rows: TrainingRows, reached: Sequence[Array], start: Array, sign: float = 1.0) -> Array:
+def _blend(
+    question: TreeQuestion, rows: TrainingRows, reached: Sequence[Array], start: Array, sign: float = 1.0
+) -> Array:
     """Add what the leaves asked about say together, of each target, to `start`, shape (T, n); or subtract it."""
     assert question.coefficients is not None
     total, inputs = start.copy(), rows.inputs[list(question.regressors), : start.shape[1]]
@@ -124,7 +130,7 @@ def _blend(question: Question, rows: TrainingRows, reached: Sequence[Array], sta
 # --- the answers ----------------------------------------------------------------------------------------------------
 
 
-def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _scan(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum products of inputs, all or those that vary, over training and held-out rows."""
     gram = []
     for part in _parts(rows):
@@ -137,7 +143,7 @@ def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     }
 
 
-def _bins(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _bins(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum what is new to the joint fit, over training rows and those held out; and the bins of some leaves."""
     answer: dict[str, Ints] = {}
     if question.latest:
@@ -147,7 +153,7 @@ def _bins(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return answer
 
 
-def _joint(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _joint(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
     gram, target = [], []
     tree, pairs, new = question.tree, question.pairs, question.new
@@ -213,7 +219,7 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int, times: Array 
     return total
 
 
-def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _binned(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     scored = 1 + question.targets * k
@@ -241,7 +247,7 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     }
 
 
-def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _ramps(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z', w mu z r and w mu for each ramp, with its lower side's degree mu."""
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)
@@ -264,7 +270,7 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"squares": squares, "scores": scores}
 
 
-def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _newton(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum, for each leaf of each tree asked about, what a Newton step of its scores needs.
 
     With the chances p of the classes by the blend of all leaves of the tree, ``squares``: w p_a (1 - p_a) z z' of each
@@ -307,12 +313,12 @@ def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 # --- with support ---------------------------------------------------------------------------------------------------
 
 
-def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _support(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Count the rows on which sums would rest."""
     return {"rows": count_rows(question, rows)}
 
 
-def _categories(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _categories(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum 1 and r over the rows of each category that may be told, with draws of each input's own."""
     residual = _residual(question, rows, reached_by(question, rows))
     terms = np.concatenate([np.ones((1, rows.count)), residual]).T
@@ -326,7 +332,7 @@ def _categories(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"scores": total * question.disclosed[:, None]}
 
 
-def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _bands(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 z z' of leaves, and w, w z r and w^2 z by band of each leaf and input; each with draws of its own."""
     k, reached = question.columns, reached_by(question, rows)
     residual = _residual(question, rows, reached)
@@ -346,7 +352,7 @@ def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"own": own, "scores": np.ascontiguousarray(total[:, :scored]), "means": total[:, scored:].copy()}
 
 
-def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+def _whole(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of all pairs of leaves, and w z y and w y^2 of leaves, with one draw for each row."""
     drawn, leaves = draws(rows.hashes, about_pairs(question)), question.tree.leaves
     share = dict(zip(leaves, shares(question, rows), strict=True))
@@ -363,10 +369,10 @@ def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"gram": gram, "target": target}
 
 
-def _by_block(answer: Callable[[Question, TrainingRows], dict[str, Ints]]) -> Callable[..., dict[str, Ints]]:
+def _by_block(answer: Callable[[TreeQuestion, TrainingRows], dict[str, Ints]]) -> Callable[..., dict[str, Ints]]:
     """Return `answer`, computed for a block of rows after the other: the sums are the same, and little is in memory."""
 
-    def whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    def whole(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
         first, *others = rows.blocks
         total = answer(question, first)
         for block in others:
@@ -387,9 +393,17 @@ def _in_rows(sums: dict[str, Ints], rows: TrainingRows) -> dict[str, Ints]:
     return result
 
 
-CLIENT = TrainingClient(
-    read_task,
-    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps), "newton": _by_block(_newton)}
-    | {SUPPORT: _support, "categories": _categories, "bands": _bands, "joint": _whole},
-)
-"""Computes the sums of a question over one vehicle's rows."""
+_ANSWERS = {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps)} | {
+    "newton": _by_block(_newton), SUPPORT: _support, "categories": _categories, "bands": _bands, "joint": _whole,
+}  # fmt: skip
+
+
+def answer(question: TreeQuestion, data: Dataset) -> Contribution:
+    """Return the sums of a question over one vehicle's rows."""
+    parameters = question.parameters
+    rows = training_rows(data, question.domain, parameters.group_rows, question.holdout, question.levels)
+    if rows.total > MAX_ROWS:
+        raise TaskError(f"{rows.total} rows, the run's grid is good for {MAX_ROWS}")
+    if question.kind in BEFORE_SCAN:
+        return first_answer(question, rows)
+    return Contribution(question.kind, sum(rows.weighed), _ANSWERS[question.kind](question, rows))

@@ -12,7 +12,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels, check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.fuzzy.score_rules import ScoreLine, ScoreRules, read_scores, write_scores
-from glassfleet.schemes.tree.params import NAME, Parameters, check_domain
+from glassfleet.schemes.tree.params import NAME, TreeParameters, check_domain
 from glassfleet.schemes.tree.tree import MAX_SPLITS, Tree
 
 FORMAT = 1
@@ -39,7 +39,7 @@ class _Classes(_Body):
 
 
 def write_document(
-    parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules | ScoreRules, levels: Levels
+    parameters: TreeParameters, domain: Domain, tree: Tree, rules: LinearRules | ScoreRules, levels: Levels
 ) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
@@ -60,9 +60,9 @@ def write_document(
     return document_of(NAME, FORMAT, parameters, domain, model)
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules | ScoreRules, Levels]:
+def read_document(document: Mapping[str, Any]) -> tuple[TreeParameters, Domain, Tree, LinearRules | ScoreRules, Levels]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, NAME, FORMAT, TreeParameters)
     with document_errors():
         check_domain(domain)
         body: Any = (_Classes if domain.classes else _Numbers).model_validate(model)

@@ -10,10 +10,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT
-from glassfleet.contract.tasks import Remembered, check_array, increasing
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Task
+from glassfleet.contract.tasks import (
+    Remembered,
+    SchemeQuestion,
+    check_array,
+    increasing,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import has_categories
+from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.model.rules import Condition
 from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
@@ -30,27 +38,30 @@ from glassfleet.schemes.tree.params import (
     MAX_STEPS,
     NAME,
     WAYS,
-    Parameters,
+    TreeParameters,
     check_domain,
 )
-from glassfleet.schemes.tree.training import TrainingQuestion
-from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
+from glassfleet.schemes.tree.tree import Ramp, Tree, read_candidates, read_closed, read_edges, read_way
 from schemas.codec import Value
 
 Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "categories", "bands", "joint"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MAX_CANDIDATES = 4096
-"""Most ramps that one question compares."""
+BEFORE_SCAN = frozenset({"levels", COLUMNS})
+"""Kinds of questions that come before a scan."""
+
+AHEAD_OF_LEVELS = frozenset({COLUMNS, "scan", SUPPORT, "categories"})
+"""Kinds of questions that a run with `support` may ask before categories have levels."""
 
 MAX_COEFFICIENT = 1e6
 """Larger ones are refused: scores must stay finite."""
 
 
 @dataclass(frozen=True)
-class Question(LayeredQuestion, TrainingQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.schemes.tree.training.TrainingQuestion`.
+class TreeQuestion(LayeredQuestion, SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeTreeTreeQuestion`.
 
     Attributes
     ----------
@@ -60,6 +71,10 @@ class Question(LayeredQuestion, TrainingQuestion):
         classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
         of some leaves, or, without leaves, those that each two leaves share, or, before categories have levels, those
         of each category. Also residuals of each category, sums by band of some leaves, and the sums of the joint fit.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
+    varied : tuple of int or None
+        ``"scan"`` of a run with `support`: inputs that may be columns of products, increasing. None: all may be.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -98,7 +113,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: TreeParameters
     regressors: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     coefficients: Array | None = None
@@ -115,13 +130,28 @@ class Question(LayeredQuestion, TrainingQuestion):
     sizes: tuple[int, ...] = ()
     of_all: bool = False
     way: int = 0
+    levels: Levels = field(default=(), kw_only=True)
+    varied: tuple[int, ...] | None = field(default=None, kw_only=True)
 
-    name = NAME
-    kinds = get_args(Kind)
-    ParametersType = Parameters
-    max_rows = MAX_ROWS
-    cells = CELLS
-    check_domain = staticmethod(check_domain)
+    @property
+    def support(self) -> int:
+        """Fewest rows on which a number rests that a private run opens; 0: any."""
+        return self.parameters.support
+
+    @property
+    def scanned(self) -> tuple[int, ...]:
+        """``"scan"``: inputs whose products are summed."""
+        return tuple(range(self.n_inputs)) if self.varied is None else self.varied
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs, F, indicators of empty cells and excess among them."""
+        return len(self.domain.inputs)
+
+    @property
+    def n_plain(self) -> int:
+        """Number of inputs that a tree may be split on: all but the excess, which comes last."""
+        return self.n_inputs - len(self.domain.excess)
 
     @property
     def holdout(self) -> float:
@@ -144,7 +174,7 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @property
     def least_of(self) -> NDArray[np.int64]:
-        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredQuestion.least_of`.
+        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredTreeTreeQuestion.least_of`.
 
         Of classes each has the layers again, of its rows alone.
         """
@@ -204,7 +234,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         return sum(splits + 1 for splits in self.sizes) or len(self.tree.leaves)
 
     @property
-    def each_size(self) -> Iterator[Question]:
+    def each_size(self) -> Iterator[TreeQuestion]:
         """A Newton round's question about each of its trees alone."""
         assert self.coefficients is not None
         start = 0
@@ -254,6 +284,35 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Whether categories are asked about, which have no levels yet, in a run with `support`."""
         return self.kind in (SUPPORT, "categories") and not self.levels and has_categories(self.domain)
 
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
+        if self.levels:
+            body["levels"] = [list(line) for line in self.levels]
+        if self.kind == "scan" and self.varied is not None:
+            body["varied"] = list(self.varied)
+        return Task(NAME, self.kind, body if self.kind in BEFORE_SCAN | {"scan"} else body | self.body())
+
+    @classmethod
+    def from_task(cls, task: Task) -> TreeQuestion:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, TreeParameters, MAX_ROWS)
+        with task_errors():
+            check_domain(domain)
+            known = cls(kind, parameters, domain)
+            if kind == "levels":
+                if not has_categories(domain) or known.support:
+                    raise TaskError("levels are asked for, and no input is text, or in a run with support")
+                return known
+            later = kind in AHEAD_OF_LEVELS and known.support > 0 and has_categories(domain)
+            if "levels" in task.body or (needs_levels(domain) and not later):
+                known = replace(known, levels=check_levels(task.body["levels"], domain))
+            if kind == COLUMNS and not known.support:
+                raise TaskError("a question of runs with support")
+            if kind == "scan" and known.support:
+                return replace(known, varied=increasing("varied", task.body["varied"], known.n_inputs))
+            return known if kind in BEFORE_SCAN | {"scan"} else known.with_body(task.body)
+
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
         body: dict[str, Value] = {"regressors": list(self.regressors), "tree": self.tree.to_value(), "way": self.way}
@@ -280,8 +339,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             return body
         return body | {"latest": self.latest} | asked
 
-    def with_body(self, body: Mapping[str, Any]) -> Question:
-        """Undo :meth:`body`."""
+    def with_body(self, body: Mapping[str, Any]) -> TreeQuestion:
+        """Return this question with what a task's `body` holds."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
         plain = sum(each < self.n_plain for each in regressors)
@@ -291,10 +350,10 @@ class Question(LayeredQuestion, TrainingQuestion):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
-        way = _way(body["way"], len(self.ways))
+        way = read_way(body["way"], len(self.ways))
         known = replace(self, regressors=regressors, tree=tree, way=way, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
-            return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
+            return replace(known, closed=read_closed(body["closed"], tree, len(known.least_of)))
         if known.is_of_categories or self.kind == "categories":
             return known.with_categories(body)
         if self.kind == "newton":
@@ -302,15 +361,15 @@ class Question(LayeredQuestion, TrainingQuestion):
         if self.kind != SUPPORT:
             known = known.with_coefficients(body)
         if self.kind == "ramps":
-            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
+            return replace(known, candidates=read_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
 
-    def with_coefficients(self, body: Mapping[str, Any]) -> Question:
+    def with_coefficients(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the coefficients that residuals or chances are by."""
         shape = (self.scored, self.targets, self.columns)
         return replace(self, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
 
-    def with_categories(self, body: Mapping[str, Any]) -> Question:
+    def with_categories(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the categories that it is about."""
         if self.kind == SUPPORT:
             return self
@@ -321,7 +380,7 @@ class Question(LayeredQuestion, TrainingQuestion):
             self.with_coefficients(body), disclosed=check_array("disclosed", body["disclosed"], np.bool_, shape)
         )
 
-    def with_scores(self, body: Mapping[str, Any]) -> Question:
+    def with_scores(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the trees and scores that a Newton round is about."""
         sizes, of_all = increasing("sizes", body["sizes"], len(self.tree.splits) + 1), body["of_all"]
         if not sizes or type(of_all) is not bool:
@@ -332,7 +391,7 @@ class Question(LayeredQuestion, TrainingQuestion):
             raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
         return known
 
-    def with_bins(self, body: Mapping[str, Any]) -> Question:
+    def with_bins(self, body: Mapping[str, Any]) -> TreeQuestion:
         """Return this question with the bins or bands that it is about."""
         tree, bins = self.tree, self.parameters.bins
         leaves = increasing("leaves", body["leaves"], tree.size)
@@ -344,7 +403,7 @@ class Question(LayeredQuestion, TrainingQuestion):
             raise TaskError("more splits are the latest ones than there are")
         if not (latest or leaves) or (leaves and not features):
             raise TaskError("nothing is asked about")
-        edges = _edges(body["edges"], (self.n_inputs, bins + 1))
+        edges = read_edges(body["edges"], (self.n_inputs, bins + 1))
         known = replace(self, latest=latest, leaves=leaves, features=features, edges=edges)
         if self.kind == "bins":
             return known
@@ -358,52 +417,14 @@ class Question(LayeredQuestion, TrainingQuestion):
         return replace(known, counted=counted, kept=kept)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(TreeQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 
-def most_rules(parameters: Parameters, columns: int, classes: int) -> int:
+def most_rules(parameters: TreeParameters, columns: int, classes: int) -> int:
     """Return how many rules of so many columns, the intercept included, there may be; 0 classes: of a number.
 
     Where they have many inputs, `compact` allows fewer, as sums of pairs grow with both squared.
     """
     most = min(parameters.max_rules, CLASS_RULES if classes else MAX_RULES)
     return min(most, 32) if parameters.compact and columns > 13 else most
-
-
-def _way(value: object, ways: int) -> int:
-    if type(value) is not int or not 0 <= value < ways:
-        raise TaskError(f"a step is of one of {ways} ways to grow")
-    return value
-
-
-def _edges(value: object, shape: tuple[int, int]) -> Array:
-    edges = check_array("edges", value, np.float64, shape)
-    if (edges[:, 0] != 0.0).any() or (edges[:, -1] != 1.0).any() or not (np.diff(edges) > LEAST_RAMP).all():
-        raise TaskError("the edges of an input's bins do not increase from 0 to 1")
-    return edges
-
-
-def _closed(value: object, tree: Tree, layers: int) -> tuple[tuple[int, int, int], ...]:
-    closed = [(i, j, layer) for i, j, layer in check_array("closed", value, np.int32, (None, 3)).tolist()]
-    if len(set(closed)) < len(closed) or not {(i, j) for i, j, _ in closed} <= set(tree.overlaps):
-        raise TaskError("a closed pair of leaves is closed twice, or shares no rows")
-    if not all(0 <= layer < layers for *_, layer in closed):
-        raise TaskError(f"a pair is closed to one of {layers} layers of rows")
-    return tuple(closed)
-
-
-def _candidates(places: object, ramps: object, tree: Tree, n_inputs: int) -> tuple[tuple[int, Ramp], ...]:
-    places = check_array("places", places, np.int32, (None, 2))
-    if not 1 <= len(places) <= MAX_CANDIDATES:
-        raise TaskError(f"between 1 and {MAX_CANDIDATES} ramps can be asked about")
-    limits = check_array("ramps", ramps, np.float64, (len(places), 2)).tolist()
-    candidates = []
-    for (leaf, feature), (low, high) in zip(places.tolist(), limits, strict=True):
-        if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_inputs:
-            raise TaskError("a ramp is of no leaf, or on an input that the domain lacks")
-        check_ramp((feature, low, high))
-        if overlapping(frozenset(split.ramp for split, _ in tree.path(leaf)), (feature, low, high)):
-            raise TaskError("a ramp overlaps one above it")
-        candidates.append((leaf, (feature, low, high)))
-    return tuple(candidates)

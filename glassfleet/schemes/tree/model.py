@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels
-from glassfleet.fuzzy.linear_rules import LinearTree, TreeModel
+from glassfleet.fuzzy.linear_rules import LinearTree, LinearTreeModel
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.fuzzy.score_rules import ScoreRules, ScoreTree
 from glassfleet.model.rules import Condition
 from glassfleet.model.tables import RampTree, RuleTables
 from glassfleet.schemes.tree.document import read_document, write_document
-from glassfleet.schemes.tree.params import Parameters
+from glassfleet.schemes.tree.params import TreeParameters
 from glassfleet.schemes.tree.tree import Tree, degrees
 
 Array = NDArray[np.float64]
 
 
-class _Ramps(TreeModel[Tree, Span]):
+class _Ramps(LinearTreeModel[Tree, Span]):
     """A binary tree of ramps; all rules that fire are blended by their degrees."""
 
     scheme = "tree"
@@ -58,7 +58,7 @@ class _Ramps(TreeModel[Tree, Span]):
 class FuzzyTree(_Ramps, LinearTree[Tree, Span]):
     """A tree of ramps with a linear model of a number in each leaf.
 
-    See :class:`~glassfleet.fuzzy.linear_rules.TreeModel` for the parameters.
+    See :class:`~glassfleet.fuzzy.linear_rules.LinearTreeModel` for the parameters.
     """
 
     def tables(self) -> RuleTables:
@@ -69,7 +69,7 @@ class FuzzyTree(_Ramps, LinearTree[Tree, Span]):
 class FuzzyClassTree(_Ramps, ScoreTree[Tree, Span]):
     """A tree of ramps with scores of classes, linear in the inputs, in each leaf.
 
-    See :class:`~glassfleet.fuzzy.linear_rules.TreeModel` for the parameters.
+    See :class:`~glassfleet.fuzzy.linear_rules.LinearTreeModel` for the parameters.
     """
 
     def tables(self) -> RuleTables:
@@ -78,7 +78,7 @@ class FuzzyClassTree(_Ramps, ScoreTree[Tree, Span]):
 
 
 def model_of(
-    parameters: Parameters, domain: Domain, tree: Tree, rules: Any, levels: Levels
+    parameters: TreeParameters, domain: Domain, tree: Tree, rules: Any, levels: Levels
 ) -> FuzzyTree | FuzzyClassTree:
     """Return the model of a number's rules, or of those of classes."""
     kind = FuzzyClassTree if isinstance(rules, ScoreRules) else FuzzyTree

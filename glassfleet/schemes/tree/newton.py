@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Done, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.sums import Memory, Sums, ask
 from glassfleet.fuzzy.linear_rules import widened
 from glassfleet.fuzzy.score_rules import ScoreRules
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import invert, product
 from glassfleet.schemes.tree.joint import SCALE
-from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, Question
+from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, TreeQuestion
 from glassfleet.schemes.tree.model import FuzzyClassTree
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
 from glassfleet.schemes.tree.rules import why_few
-from glassfleet.schemes.tree.training import Memory
 from glassfleet.schemes.tree.tree import Tree
 from schemas.codec import Value
 
@@ -78,7 +77,7 @@ def first_pull(squares: Ints, columns: int) -> Pull:
     return Pull(FIRST_PULL, tuple(np.maximum(np.diagonal(products) / rows - mean * mean, LEAST_SPREAD).tolist()))
 
 
-def stepped(question: Question, sums: Sums, pull: Pull, *, first: bool) -> tuple[Array, float, Pull]:
+def stepped(question: TreeQuestion, sums: Sums, pull: Pull, *, first: bool) -> tuple[Array, float, Pull]:
     """Return the scores after a step in every leaf, by how much a coefficient moved, and the pull of the next round.
 
     Parameters
@@ -195,7 +194,7 @@ def _curvature(blocks: Array, scores: int) -> Array:
 # --- the course -----------------------------------------------------------------------------------------------------
 
 
-def begin(question: Question, sizes: Sequence[int], memory: Mapping[str, Any]) -> Next:
+def begin(question: TreeQuestion, sizes: Sequence[int], memory: Mapping[str, Any]) -> Next:
     """Ask for the first Newton round of the leaves of trees of so many splits, all scores of which are zero.
 
     Where rows are held out they choose among the trees, whose scores are those of the training rows; then a few rounds
@@ -208,7 +207,7 @@ def begin(question: Question, sizes: Sequence[int], memory: Mapping[str, Any]) -
     return ask(replace(asked, coefficients=scores, of_all=not memory["held_out"]), kept)
 
 
-def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
+def goes_on(question: TreeQuestion, memory: Memory, rows: int, sums: Sums) -> Next | Done:
     """Take a Newton step in every leaf of each tree; go on, choose a tree, or build the model."""
     steps, start = int(memory["steps"]) + 1, 0
     after, moved, pulls, following = [], 0.0, [], []
@@ -252,7 +251,7 @@ def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next |
 
 
 def score_model(
-    question: Question, coefficients: Array, weight: Array, known: Array, rows: float
+    question: TreeQuestion, coefficients: Array, weight: Array, known: Array, rows: float
 ) -> tuple[FuzzyClassTree, dict[str, Value]]:
     """Return the model of a question's tree, and each class's share of the rows.
 

@@ -8,7 +8,7 @@ from glassfleet.contract.tasks import check_classes, check_inputs, check_numeric
 from glassfleet.data.documents import RunParameters
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
-from glassfleet.schemes.tree.training import MOST_TIMES
+from glassfleet.schemes.tree.rows import MOST_TIMES
 
 NAME = "tree"
 
@@ -91,7 +91,7 @@ LEAST_CURVATURE = 1e-5
 """p (1 - p) counts as this at least, so that nodes of one class alone still have a Newton step."""
 
 
-class Parameters(RunParameters):
+class TreeParameters(RunParameters):
     """What a run of tree can be told.
 
     Attributes

@@ -12,7 +12,7 @@ from glassfleet.fuzzy.linear_rules import LinearRules, widened
 from glassfleet.model.rules import few_digits
 from glassfleet.numerics.symmetric import dot, solve
 from glassfleet.schemes.tree.joint import Fit, even_pull, ridge_of
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 
 Array = NDArray[np.float64]
 
@@ -20,7 +20,7 @@ AS_GOOD = 1.01
 """An error this many times another one is said to be as good."""
 
 
-def rules_of(fit: Fit, coefficients: Array, question: Question) -> LinearRules:
+def rules_of(fit: Fit, coefficients: Array, question: TreeQuestion) -> LinearRules:
     """Return the rules of a number from the sums over all rows and coefficients over the regressors, shape (r, k)."""
     whole = fit.whole
     error = fit.own_squares[:, 0].copy()
@@ -32,7 +32,7 @@ def rules_of(fit: Fit, coefficients: Array, question: Question) -> LinearRules:
     return LinearRules.of(wide, whole[:, 0, 0], error, fit.rows)
 
 
-def why_few(question: Question, rules: int, errors: Mapping[int, float]) -> str:
+def why_few(question: TreeQuestion, rules: int, errors: Mapping[int, float]) -> str:
     """Say what more rules would have brought; empty where the model is not of one rule, or of two of eight allowed.
 
     Parameters

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT, Done, Next
-from glassfleet.contract.sums import Sums, ask
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
+from glassfleet.contract.sums import Memory, Sums, ask, taken_up
+from glassfleet.fuzzy.category_sums import levels_of
 from glassfleet.fuzzy.levels import has_categories
 from glassfleet.model.baseline import sums_of_cells, typical_row
 from glassfleet.numerics.sparse import ranked, sweep
@@ -21,15 +22,15 @@ from glassfleet.numerics.symmetric import product as product_of
 from glassfleet.private.columns import common_of, most_columns
 from glassfleet.schemes.tree.banded import banded, begin, levelled, supported
 from glassfleet.schemes.tree.bins import find_edges
-from glassfleet.schemes.tree.checks import check_sums
 from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.newton import goes_on
-from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER, TRIAL
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_ROWS, TOGETHER, TRIAL
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
-from glassfleet.schemes.tree.training import Memory, TrainingServer, check_trained
+from glassfleet.schemes.tree.start import check_trained, decided
 from glassfleet.schemes.tree.tree import Ramp, Split, Tree
+from schemas.codec import Value
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,7 +45,15 @@ _OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", 
 """What is kept of one way to grow."""
 
 
-def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
+def step(question: TreeQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+    """Return the next question, or the model."""
+    if question.kind == COLUMNS:
+        return decided(question, memory, contributions)
+    if question.kind == SUPPORT:
+        return supported(question, memory, contributions)
+    rows, sums, memory = taken_up(memory, contributions, MAX_ROWS)
+    if question.kind == "levels":
+        return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
     if question.kind == "scan":
         return _scanned(question, memory, sums)
     if question.kind == "bins":
@@ -60,7 +69,7 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
     return _compared(question, memory, sums)
 
 
-def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
+def _scanned(question: TreeQuestion, memory: Memory, sums: Sums) -> Next:
     """Place the edges, choose the regressors, fit the root, and ask for its bins."""
     parameters = question.parameters
     training, held = (int(count) for count in sums["rows"])
@@ -196,7 +205,7 @@ def _refit(tree: Tree, memory: Mapping[str, Any], kappa: float) -> tuple[Array, 
 # --- growing --------------------------------------------------------------------------------------------------------
 
 
-def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
+def _binned(question: TreeQuestion, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
@@ -236,12 +245,12 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     return ask(asked, {**memory, "prices": prices})
 
 
-def _ways(question: Question, memory: Mapping[str, Any]) -> tuple[float, ...]:
+def _ways(question: TreeQuestion, memory: Mapping[str, Any]) -> tuple[float, ...]:
     """Return how dear ramps are to be when they are compared: at the root in every way that will be tried."""
     return question.ways if memory["held_out"] and not question.tree.splits else (question.ways[question.way],)
 
 
-def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
+def taken_in(question: TreeQuestion, memory: Memory, sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
     tree, leaves, shape = question.tree, set(question.tree.leaves), memory["target"].shape[2:]
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
@@ -270,7 +279,7 @@ def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
     }
 
 
-def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
+def _compared(question: TreeQuestion, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *sums_of(memory, 0))
@@ -308,7 +317,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     return _split(question, memory)
 
 
-def _split(question: Question, memory: Memory) -> Next | Done:
+def _split(question: TreeQuestion, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, splits = question.tree, dict(memory["open"])
     room = question.most_rules - 1 - len(tree.splits)
@@ -346,7 +355,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     return ask(asked, {**memory, "open": splits})
 
 
-def _turned(question: Question, memory: Memory) -> Next | Done:
+def _turned(question: TreeQuestion, memory: Memory) -> Next | Done:
     """Try the next way, from the root on; or go on in the one with the least held-out error so far."""
     own = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value(), "way": question.way}
     tried, others = [*memory["tried"], own], list(memory["others"])
@@ -360,5 +369,11 @@ def _turned(question: Question, memory: Memory) -> Next | Done:
     )
 
 
-SERVER = TrainingServer(Question, read_task, check_sums, _step, supported)
-"""Turns summed answers into the next question, or into the model."""
+def progress_of(question: TreeQuestion, memory: Memory) -> Mapping[str, Value]:  # noqa: ARG001 - the question has it all
+    """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+
+    def words_of(node: int) -> tuple[str, str]:
+        condition = question.side(node)
+        return condition.feature, condition.term
+
+    return {"stage": question.kind, **question.tree.progress(question.asked, words_of)}

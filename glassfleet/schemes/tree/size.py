@@ -16,11 +16,11 @@ from glassfleet.contract.messages import Done, Next
 from glassfleet.model.forecasts import rule_forecasts
 from glassfleet.private.draws import DRAWN
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin, score_model
 from glassfleet.schemes.tree.rules import discriminants, rules_of, why_few
-from glassfleet.schemes.tree.training import of_support
+from glassfleet.schemes.tree.start import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -46,7 +46,7 @@ def sums_of(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int],
     return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
 
 
-def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
+def choose(question: TreeQuestion, memory: Mapping[str, Any]) -> Next | Done:
     """Return the simplest model that is accurate enough, fitted over all rows; of classes ask for its scores."""
     if question.domain.classes:
         return begin(question, _promising(question, memory), memory)
@@ -87,7 +87,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     return _done(question, memory, fit, coefficients, summary)
 
 
-def _promising(question: Question, memory: Mapping[str, Any]) -> list[int]:
+def _promising(question: TreeQuestion, memory: Mapping[str, Any]) -> list[int]:
     """Return by how many splits the trees are made whose scores are worth learning, increasing.
 
     Squared errors of indicators (Brier) speak for more rules than scores need, which are no straight lines over
@@ -104,7 +104,7 @@ def _promising(question: Question, memory: Mapping[str, Any]) -> list[int]:
     return sorted({0, min(errors), min(splits for splits, error in errors.items() if error <= limit)})
 
 
-def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping[str, Ints]) -> Done:
+def least_penalised(question: TreeQuestion, memory: Mapping[str, Any], sums: Mapping[str, Ints]) -> Done:
     """Return the model of least generalised cross-validation, of a run with `support`.
 
     The squared error over all rows is divided by ``(1 - c / n)^2`` (Craven and Wahba, 1979; Friedman, 1991, equation
@@ -152,7 +152,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     return Done(model, {**kept, **summary, **model.complexity()})
 
 
-def _sparse(question: Question, fit: Fit, matrix: Array, worths: Sequence[float]) -> list[Array]:
+def _sparse(question: TreeQuestion, fit: Fit, matrix: Array, worths: Sequence[float]) -> list[Array]:
     return sparse(fit, matrix, question.parameters.max_slopes, worths, question.regressors, free=question.free)
 
 
@@ -161,7 +161,7 @@ def _cost(coefficients: Array) -> int:
 
 
 def _done(
-    question: Question, memory: Mapping[str, Any], fit: Fit, coefficients: Array, summary: dict[str, Value]
+    question: TreeQuestion, memory: Mapping[str, Any], fit: Fit, coefficients: Array, summary: dict[str, Value]
 ) -> Done:
     """Return the model with these coefficients, and its record."""
     coefficients = coefficients[:, 0]

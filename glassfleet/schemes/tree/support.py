@@ -35,8 +35,8 @@ from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.schemes.tree.bins import CELLS, bins_of
-from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.training import TrainingRows
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
+from glassfleet.schemes.tree.rows import TrainingRows
 from glassfleet.schemes.tree.tree import Tree, degrees
 from schemas.codec import Value, digest_of
 
@@ -74,7 +74,7 @@ def _path(tree: Tree, leaf: int) -> list[Value]:
     return [[*split.ramp, upper] for split, upper in tree.path(leaf)]
 
 
-def about_counts(question: Question, line: int, place: int) -> list[Value]:
+def about_counts(question: TreeQuestion, line: int, place: int) -> list[Value]:
     """Return what the counts of a leaf's rows by bands of an input, given as lines of ``counted``, are about."""
     assert question.edges is not None
     feature, path = question.features[place], _path(question.tree, question.leaves[line])
@@ -83,11 +83,11 @@ def about_counts(question: Question, line: int, place: int) -> list[Value]:
     return [path, feature, question.edges[feature].tolist(), _common(question), limits, question.least_rows]
 
 
-def _common(question: Question) -> list[Value]:
+def _common(question: TreeQuestion) -> list[Value]:
     return [list(one) for one in question.common]
 
 
-def about_bands(question: Question, line: int, place: int) -> list[Value]:
+def about_bands(question: TreeQuestion, line: int, place: int) -> list[Value]:
     """Return what the sums by band of a leaf and an input, given as lines of ``kept``, are about.
 
     Where it is the same, so is what the counts were about.
@@ -95,12 +95,12 @@ def about_bands(question: Question, line: int, place: int) -> list[Value]:
     return [*about_counts(question, line, place), *limits_of(question.kept[line, place])]
 
 
-def about_category(question: Question, name: str) -> list[Value]:
+def about_category(question: TreeQuestion, name: str) -> list[Value]:
     """Return what the sums over categories of an input are about: residuals of which line."""
     return [name, list(question.regressors), question.coefficients]
 
 
-def about_pairs(question: Question) -> Value:
+def about_pairs(question: TreeQuestion) -> Value:
     """Return what the sums of the joint fit are about: all rules, as a row has one draw in all of them."""
     splits = [[split.node, *split.ramp] for split in question.tree.splits]
     return [splits, [list(pair) for pair in question.closed], _common(question)]
@@ -120,14 +120,14 @@ def places(task: Task) -> list[Any]:
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
 
 
-def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int16]:
+def between_edges(question: TreeQuestion, rows: TrainingRows) -> NDArray[np.int16]:
     """Return the bins in which the training rows are, shape (F, n); those between the latest edges are kept."""
     edges, inputs = question.edges, rows.inputs[:, : rows.training]
     assert edges is not None
     return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
 
 
-def band_of(question: Question, rows: TrainingRows, inner: Bools, line: int, place: int) -> NDArray[np.intp]:
+def band_of(question: TreeQuestion, rows: TrainingRows, inner: Bools, line: int, place: int) -> NDArray[np.intp]:
     """Return in which band between `inner` edges each training row is, of a leaf and an input, shape (n,)."""
     limits = limits_of(inner[line, place])
     own = between_edges(question, rows)[question.features[place]]
@@ -135,17 +135,17 @@ def band_of(question: Question, rows: TrainingRows, inner: Bools, line: int, pla
     return band
 
 
-def by_category(question: Question, rows: TrainingRows, terms: Array) -> Ints:
+def by_category(question: TreeQuestion, rows: TrainingRows, terms: Array) -> Ints:
     """Return the sums of integer-valued `terms`, shape (n, m), over the rows of each category, (categories, m)."""
     return sums_by_category(question.domain, rows.X[rows.order], terms.astype(np.int64))
 
 
-def reached_by(question: Question, rows: TrainingRows) -> list[Array]:
+def reached_by(question: TreeQuestion, rows: TrainingRows) -> list[Array]:
     """Return the degree to which rows reach each node of the tree, shapes (n,)."""
     return degrees(question.tree, rows.inputs, STEP)
 
 
-def shares(question: Question, rows: TrainingRows) -> Array:
+def shares(question: TreeQuestion, rows: TrainingRows) -> Array:
     """Return the degree to which rows are in each leaf, shape (L, n), once the rows of closed pairs have moved.
 
     Where a leaf itself is closed, its rows are in no leaf.
@@ -167,7 +167,7 @@ def shares(question: Question, rows: TrainingRows) -> Array:
     return result
 
 
-def _layers(question: Question, rows: TrainingRows) -> Bools:
+def _layers(question: TreeQuestion, rows: TrainingRows) -> Bools:
     """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value.
 
     Of classes the rows of each in these layers follow.
@@ -177,7 +177,7 @@ def _layers(question: Question, rows: TrainingRows) -> Bools:
     return np.concatenate([layers, *(layers & (rows.y[: rows.training] == number) for number in classes)])
 
 
-def count_rows(question: Question, rows: TrainingRows) -> Ints:
+def count_rows(question: TreeQuestion, rows: TrainingRows) -> Ints:
     """Return on how many different rows each sum would rest, shape (bands or pairs, layers).
 
     The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
@@ -208,7 +208,7 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
 # --- the coordinator's part -----------------------------------------------------------------------------------------
 
 
-def decide_bands(question: Question, contributions: Sequence[Contribution]) -> tuple[Bools, Bools]:
+def decide_bands(question: TreeQuestion, contributions: Sequence[Contribution]) -> tuple[Bools, Bools]:
     """Return which leaves hold enough rows, shape (leaves,), and which inner edges lie between bands that do.
 
     The edges, shape (leaves, features, bins - 1), are as ``kept`` of a question about the same leaves has them.
@@ -235,12 +235,12 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
     return flat[: len(counted)], flat[len(counted) :].reshape(counted.shape)
 
 
-def decide_categories(question: Question, contributions: Sequence[Contribution]) -> Bools:
+def decide_categories(question: TreeQuestion, contributions: Sequence[Contribution]) -> Bools:
     """Return which categories have no rows or enough, shape (categories,)."""
     return decided(contributions, places, question.to_task(), lambda parts: holds(parts, question.least_rows)[:, 0])
 
 
-def decide_pairs(question: Question, contributions: Sequence[Contribution]) -> Bools:
+def decide_pairs(question: TreeQuestion, contributions: Sequence[Contribution]) -> Bools:
     """Return which pairs of leaves share no rows or enough, of each layer, shape (pairs, layers).
 
     The pairs are in the order of the tree's overlaps.

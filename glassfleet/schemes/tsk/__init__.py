@@ -5,52 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import SUPPORT, Task
-from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.schemes.tsk.checks import shapes_of
-from glassfleet.schemes.tsk.client import TskClient
+from glassfleet.schemes.tsk.checks import check_answer, shapes_of
+from glassfleet.schemes.tsk.client import answer
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
 from glassfleet.schemes.tsk.document import read_document
-from glassfleet.schemes.tsk.messages import read_task
+from glassfleet.schemes.tsk.messages import NAME, TskQuestion, read_task
 from glassfleet.schemes.tsk.model import TskSystem
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.params import Parameters as TskParameters
-from glassfleet.schemes.tsk.server import TskServer
+from glassfleet.schemes.tsk.params import TskParameters
+from glassfleet.schemes.tsk.server import first, progress_of, step
 from schemas.errors import UsageError
 
 
-class FederatedTskSystem(SumScheme):
+class FederatedTskSystem(SumScheme[TskQuestion]):
     """The scheme, as the catalogue knows it."""
 
-    name = "tsk"
+    name = NAME
     title = "TSK fuzzy rule-based system"
-    purpose: frozenset[Purpose] = frozenset({"regression"})
-    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    Parameters: type[BaseModel] = Parameters
-    client = TskClient()
-    server = TskServer()
-    tables = staticmethod(TskSystem.tables)
+    purpose = frozenset[Purpose]({"regression"})
+    Parameters = TskParameters
+    own_kinds = frozenset({"rules"})
+    declared = Abilities(tables=TskSystem.tables)
+    read = read_task
+    shapes = staticmethod(shapes_of)
+    first = staticmethod(first)
+    answer = staticmethod(answer)
+    check_sums = staticmethod(check_answer)
+    step = staticmethod(step)
+    shown = staticmethod(progress_of)
 
-    def equals_central_with(self, parameters: TskParameters) -> bool:
+    def equals_central(self, parameters: TskParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents cluster together."""
-        return parameters.antecedents == "federated" and super().equals_central_with(parameters)
+        return parameters.antecedents == "federated" and super().equals_central(parameters)
 
     def private(self, parameters: TskParameters) -> TskParameters:
         """Return the parameters of a private run; raises UsageError where vehicles would tell rules of their own."""
         if parameters.antecedents != "federated":
             raise UsageError('a private run of tsk needs antecedents="federated": a vehicle\'s own rules are no sums')
         return self.exact(parameters)
-
-    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
-        return shapes_of(read_task(task))
-
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).most_told
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""
@@ -75,4 +70,4 @@ class FederatedTskSystem(SumScheme):
 
 SCHEME = FederatedTskSystem()
 
-__all__ = ["SCHEME", "FederatedTskSystem", "Parameters", "TskSystem"]
+__all__ = ["SCHEME", "FederatedTskSystem", "TskParameters", "TskSystem"]

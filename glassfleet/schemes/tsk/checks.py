@@ -16,7 +16,6 @@ from glassfleet.contract.checks import (
     check_names,
     check_qualities,
     check_regressions,
-    check_shapes,
     check_told,
 )
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
@@ -30,16 +29,16 @@ from glassfleet.schemes.tsk.messages import (
     GRAM_SUMS,
     POWERS,
     WEIGHT_SUMS,
-    Question,
+    TskQuestion,
     check_antecedents,
     check_coefficients,
 )
-from glassfleet.schemes.tsk.rules import RuleBase
+from glassfleet.schemes.tsk.rules import TskRuleBase
 
 Sums = Mapping[str, NDArray[np.int64]]
 
 
-def check_answer(question: Question, contribution: Contribution) -> None:
+def check_answer(question: TskQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `question`."""
     parameters = question.parameters
     if contribution.nullified:
@@ -48,8 +47,6 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         check_names("sums", contribution.sums, ())
         read_rules(question, contribution)
         return
-    check_names("values", contribution.values, ())
-    check_shapes(contribution.sums, shapes_of(question))
     bits = parameters.fraction_bits
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
@@ -65,7 +62,7 @@ def check_answer(question: Question, contribution: Contribution) -> None:
         check_qualities("rule", contribution, bits)
 
 
-def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: TskQuestion) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`; raises TaskError for a vehicle's own rules."""
     if question.kind == "clusters":
         shape = (question.parameters.n_clusters, question.n_features + 2)
@@ -85,7 +82,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     return dict.fromkeys(WEIGHT_SUMS, (r,))
 
 
-def read_rules(question: Question, contribution: Contribution) -> RuleBase:
+def read_rules(question: TskQuestion, contribution: Contribution) -> TskRuleBase:
     """Return an agent's rules (with zeros for what pooled consequents leave out); raises ContributionError."""
     parameters, values, width = question.parameters, contribution.values, question.n_features
     averaged = parameters.consequents == "averaged"
@@ -101,7 +98,7 @@ def read_rules(question: Question, contribution: Contribution) -> RuleBase:
             shares = [_check_share(name, values[name], size) for name in WEIGHTS]
     except ValueError as fault:
         raise ContributionError(str(fault)) from fault
-    return RuleBase(antecedents, coefficients, *shares)
+    return TskRuleBase(antecedents, coefficients, *shares)
 
 
 def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
@@ -111,7 +108,7 @@ def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
     return checked
 
 
-def _check_clusters(question: Question, sums: Sums, rows: int) -> None:
+def _check_clusters(question: TskQuestion, sums: Sums, rows: int) -> None:
     assert question.centres is not None
     bits = grid_bits(question.n_features + 1)
     for name in ("moment_high", "moment_low"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution
 from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
@@ -23,9 +23,9 @@ from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmet
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.private.draws import draws
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
-from glassfleet.schemes.tsk.messages import NAME, POWERS, Question, powers_of, read_task
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, has_otherwise, outputs, strengths
+from glassfleet.schemes.tsk.messages import NAME, POWERS, TskQuestion, powers_of
+from glassfleet.schemes.tsk.params import TskParameters
+from glassfleet.schemes.tsk.rules import DUST, TskRuleBase, antecedents_of, has_otherwise, outputs, strengths
 from schemas.codec import Value
 
 Floats = NDArray[np.float64]
@@ -38,25 +38,19 @@ _ENTRIES = 1 << 21
 """Most (rule, row) pairs held at a time."""
 
 
-class TskClient:
-    """Answers the questions from one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness of the agent's own is used."""
-        question = read_task(task)
-        rows = _prepare(question, data)
-        if rows.count > question.parameters.max_rows:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {
-            "rules": _rules,
-            COLUMNS: _columns,
-            "clusters": _clusters,
-            "strengths": _strengths,
-            SUPPORT: _support,
-            "sums": _sums,
-            "weights": _weights,
-        }
-        return answers[question.kind](question, rows)
+def answer(question: TskQuestion, data: Dataset) -> Contribution:
+    """Return what one vehicle's rows say to a question."""
+    rows = _prepare(question, data)
+    answers = {
+        "rules": _rules,
+        COLUMNS: _columns,
+        "clusters": _clusters,
+        "strengths": _strengths,
+        SUPPORT: _support,
+        "sums": _sums,
+        "weights": _weights,
+    }
+    return answers[question.kind](question, rows)
 
 
 @dataclass
@@ -102,7 +96,7 @@ class _Rows:
             yield block, strength
 
 
-def _prepare(question: Question, data: Dataset) -> _Rows:
+def _prepare(question: TskQuestion, data: Dataset) -> _Rows:
     """Condense, scale and fuzzify the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
@@ -125,7 +119,7 @@ def _product(rows: _Rows) -> list[Floats]:
 # --- rules of one's own ---------------------------------------------------------------------------------------------
 
 
-def _own_antecedents(parameters: Parameters, rows: _Rows) -> NDArray[np.int8]:
+def _own_antecedents(parameters: TskParameters, rows: _Rows) -> NDArray[np.int8]:
     """Return the antecedents of the clusters of these rows."""
     key = (parameters.n_clusters, parameters.cluster_seed, parameters.tolerance, parameters.max_iterations)
     centres = rows.centres.get(key)
@@ -142,7 +136,7 @@ def _own_antecedents(parameters: Parameters, rows: _Rows) -> NDArray[np.int8]:
     return antecedents_of(centres[:, :-1], parameters.n_sets)
 
 
-def _rules(question: Question, rows: _Rows) -> Contribution:
+def _rules(question: TskQuestion, rows: _Rows) -> Contribution:
     """Find rules; with averaged consequents, also fit and weigh them."""
     parameters = question.parameters
     antecedents = _own_antecedents(parameters, rows)
@@ -182,7 +176,7 @@ def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
     return coefficients + 0.0
 
 
-def _fit_and_weigh(question: Question, rows: _Rows, antecedents: NDArray[np.int8]) -> RuleBase:
+def _fit_and_weigh(question: TskQuestion, rows: _Rows, antecedents: NDArray[np.int8]) -> TskRuleBase:
     """Return one's own rules, with quality relative to one's own smallest and largest error, as in the paper."""
     coefficients = _own_consequents(rows, antecedents)
     smallest, largest = np.inf, 0.0
@@ -197,13 +191,13 @@ def _fit_and_weigh(question: Question, rows: _Rows, antecedents: NDArray[np.int8
         quality = 1.0 - (error - smallest) / width if width > 0 else np.zeros_like(error)
         ws += to_grid(strength, bits).sum(axis=1).astype(np.int64)
         wq += to_grid(strength * quality, bits).sum(axis=1).astype(np.int64)
-    return RuleBase(antecedents, coefficients, *weigh(ws, wq, rows.count, bits))
+    return TskRuleBase(antecedents, coefficients, *weigh(ws, wq, rows.count, bits))
 
 
 # --- sums about given centres and rules -----------------------------------------------------------------------------
 
 
-def _clusters(question: Question, rows: _Rows) -> Contribution:
+def _clusters(question: TskQuestion, rows: _Rows) -> Contribution:
     """Take part in one iteration of the fleet's clustering."""
     assert question.centres is not None
     parameters, centres = question.parameters, question.centres
@@ -227,7 +221,7 @@ def _clusters(question: Question, rows: _Rows) -> Contribution:
     return Contribution("clusters", rows.count, answer)
 
 
-def _drawn(question: Question, rows: _Rows) -> Iterator[tuple[slice, Floats]]:
+def _drawn(question: TskQuestion, rows: _Rows) -> Iterator[tuple[slice, Floats]]:
     """Yield blocks of rows and the strengths of the question's rules for them, shape (r, n).
 
     OTHERWISE has what all others leave. Of two sets of rules, asked of two editions, nobody counts in which rows their
@@ -243,7 +237,7 @@ def _drawn(question: Question, rows: _Rows) -> Iterator[tuple[slice, Floats]]:
         yield block, strength
 
 
-def _regressions(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _regressions(question: TskQuestion, rows: _Rows) -> dict[str, Ints]:
     """Return the sums GRAM_SUMS of the question's rules."""
     assert question.antecedents is not None
     r, k, bits = len(question.antecedents), question.gram_columns, question.parameters.gram_bits
@@ -267,13 +261,13 @@ def _regressions(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
 
 
-def _columns(_: Question, rows: _Rows) -> Contribution:
+def _columns(_: TskQuestion, rows: _Rows) -> Contribution:
     """Count the values of different rows."""
     own = rows.columns[:, rows.different]
     return Contribution(COLUMNS, rows.count, {"rows": count_values(own[:-2], own[-1], CELLS)})
 
 
-def _strengths(question: Question, rows: _Rows) -> Contribution:
+def _strengths(question: TskQuestion, rows: _Rows) -> Contribution:
     """Say in which powers of 8 there are strengths of each rule."""
     assert question.antecedents is not None
     present = np.zeros((len(question.antecedents), POWERS), dtype=np.int64)
@@ -283,7 +277,7 @@ def _strengths(question: Question, rows: _Rows) -> Contribution:
     return Contribution("strengths", rows.count, {"present": present})
 
 
-def _support(question: Question, rows: _Rows) -> Contribution:
+def _support(question: TskQuestion, rows: _Rows) -> Contribution:
     """Count the different rows of each rule by layer, heavy and light ones; what is enough is not told exactly."""
     assert question.antecedents is not None
     assert question.cuts is not None
@@ -298,12 +292,12 @@ def _support(question: Question, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": enough.reshape(-1, 2)})
 
 
-def _sums(question: Question, rows: _Rows) -> Contribution:
+def _sums(question: TskQuestion, rows: _Rows) -> Contribution:
     assert question.antecedents is not None
     return Contribution("sums", rows.count, _regressions(question, rows))
 
 
-def _weights(question: Question, rows: _Rows) -> Contribution:
+def _weights(question: TskQuestion, rows: _Rows) -> Contribution:
     """Sum the quality of given rules: 1 - min(|error|, 1), whose range does not depend on anybody's rows."""
     assert question.antecedents is not None
     assert question.coefficients is not None

@@ -13,8 +13,8 @@ from glassfleet.data.documents import Strict, document_errors, document_of, read
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, with_otherwise
+from glassfleet.schemes.tsk.params import TskParameters
+from glassfleet.schemes.tsk.rules import TskRuleBase, has_otherwise, with_otherwise
 
 FORMAT = 1
 
@@ -29,7 +29,7 @@ class _Body(Strict):
     rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
-def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
+def write_document(parameters: TskParameters, domain: Domain, base: TskRuleBase) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
     A rule's ``antecedent`` is one set number per input, from 0 (the lowest), or null for OTHERWISE, which comes last;
@@ -48,9 +48,9 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
     return document_of(NAME, FORMAT, parameters, domain, {"rules": rules})
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
+def read_document(document: Mapping[str, Any]) -> tuple[TskParameters, Domain, TskRuleBase]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, NAME, FORMAT, TskParameters)
     with document_errors():
         body = _Body.model_validate(model)
         check_numeric(domain, NAME)
@@ -58,7 +58,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     return parameters, domain, base
 
 
-def _read_rules(body: _Body, n_sets: int, width: int) -> RuleBase:
+def _read_rules(body: _Body, n_sets: int, width: int) -> TskRuleBase:
     """Return the rules; raises ValueError."""
     last = len(body.rules) - 1
     named: list[tuple[int, ...]] = []
@@ -77,7 +77,7 @@ def _read_rules(body: _Body, n_sets: int, width: int) -> RuleBase:
     if len(named) <= last:
         antecedents = with_otherwise(antecedents, n_sets)
     coefficients = np.array([[*rule.coefficients, rule.intercept] for rule in body.rules], dtype=np.float64)
-    return RuleBase(
+    return TskRuleBase(
         check_antecedents(antecedents, width, n_sets, MAX_RULES, otherwise=True),
         check_coefficients(coefficients, (len(body.rules), width + 1)),
         *(np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64) for name in WEIGHTS),

@@ -21,7 +21,7 @@ from glassfleet.contract.tasks import (
 )
 from glassfleet.errors import TaskError
 from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
-from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
 
 NAME = "tsk"
@@ -55,8 +55,8 @@ _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
 
 
 @dataclass(frozen=True)
-class Question(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class TskQuestion(LayeredQuestion, SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeTskTskQuestion`.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Question(LayeredQuestion, SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: TskParameters
     centres: NDArray[np.float64] | None = None
     antecedents: NDArray[np.int8] | None = None
     coefficients: NDArray[np.float64] | None = None
@@ -107,9 +107,9 @@ class Question(LayeredQuestion, SchemeQuestion):
         return Task(NAME, self.kind, body)
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> TskQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, TskParameters)
         body = task.body
         arrays = {name: body.get(name) for name in _ARRAYS}
         with task_errors():
@@ -156,7 +156,7 @@ def powers_of(strength: NDArray[np.float64]) -> NDArray[np.intp]:
     return power
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(TskQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 

@@ -15,8 +15,8 @@ from glassfleet.fuzzy.partition import Memberships
 from glassfleet.model.tables import RuleList, RuleTables, lines
 from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.tsk.document import write_document
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
+from glassfleet.schemes.tsk.params import TskParameters
+from glassfleet.schemes.tsk.rules import TskRuleBase, has_otherwise, strengths
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def _relative(strength: Floats) -> Floats:
     return strength / np.where(best > 0, best, 1.0)
 
 
-class TskSystem(MatchedRules[RuleBase]):
+class TskSystem(MatchedRules[TskRuleBase]):
     """A first-order Takagi-Sugeno-Kang rule base: fuzzy conditions on every input, a polynomial as consequent.
 
     Made by a run or by a document; not changed afterwards. See :class:`~glassfleet.fuzzy.matching.MatchedRules` for the
@@ -39,7 +39,7 @@ class TskSystem(MatchedRules[RuleBase]):
 
     scheme = "tsk"
 
-    def __init__(self, parameters: Parameters, domain: Domain, base: RuleBase) -> None:
+    def __init__(self, parameters: TskParameters, domain: Domain, base: TskRuleBase) -> None:
         super().__init__(parameters, domain, base)
         self._otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else None
 

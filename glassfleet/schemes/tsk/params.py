@@ -17,7 +17,7 @@ MAX_CLUSTERS = 1000
 """Most clusters of a vehicle's fuzzy C-means, hence most rules that it can find."""
 
 
-class Parameters(RunParameters):
+class TskParameters(RunParameters):
     """What a run of TSK can be told.
 
     Attributes

@@ -102,7 +102,7 @@ def outputs(coefficients: Floats, inputs: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class RuleBase:
+class TskRuleBase:
     """The rules, in the lexicographic order of their antecedents.
 
     Attributes
@@ -127,7 +127,7 @@ class RuleBase:
         return len(self.weight)
 
 
-def average(bases: Sequence[RuleBase]) -> RuleBase:
+def average(bases: Sequence[TskRuleBase]) -> TskRuleBase:
     """Merge rule bases: consequents of equal antecedents averaged by rule weight (Eq. 10), the rest plainly (Eq. 11).
 
     Sums are those of :func:`math.fsum`, correctly rounded, so the order of the bases changes nothing.
@@ -153,4 +153,4 @@ def average(bases: Sequence[RuleBase]) -> RuleBase:
             weight = np.ones(len(group))
         total = math.fsum(weight)
         merged[rule] = [math.fsum(column) / total for column in (weight[:, None] * coefficients[group]).T]
-    return RuleBase(antecedents, merged + 0.0, *means.T.copy())
+    return TskRuleBase(antecedents, merged + 0.0, *means.T.copy())

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.checks import check_head
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
-from glassfleet.contract.sums import Sums, add_up, ask, chained_digest, count_rows
-from glassfleet.contract.tasks import check_numeric, usage_errors
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
+from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
+from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.fuzzy.consequent import WEIGHTS
@@ -23,12 +22,12 @@ from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns, exposed_columns, least_others, slopes_of
 from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
-from glassfleet.schemes.tsk.checks import check_answer, read_rules
+from glassfleet.schemes.tsk.checks import read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
-from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, read_task
+from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, TskQuestion
 from glassfleet.schemes.tsk.model import TskSystem
-from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
+from glassfleet.schemes.tsk.params import TskParameters
+from glassfleet.schemes.tsk.rules import TskRuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
 from glassfleet.schemes.tsk.support import cuts_of, decide_rules
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -39,60 +38,48 @@ MAX_ANSWER_BYTES = 48 * 1024 * 1024
 MAX_LINES = 200
 
 
-class TskServer:
-    """Turns answers into the next question, or into the model."""
+def first(parameters: TskParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - cluster_seed is used
+    """Ask for rules, or for the first sums of the common clustering."""
+    check_numeric(domain, NAME)
+    memory: Memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
+    if parameters.antecedents == "local":
+        return ask(TskQuestion("rules", parameters, domain), memory)
+    if parameters.support:
+        return ask(TskQuestion("columns", parameters, domain), memory)
+    return _ask_clusters(parameters, domain, memory)
 
-    def max_rows(self, parameters: Parameters) -> int:
-        """Return the largest total number of rows that the sums are good for."""
-        return parameters.max_rows
 
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - cluster_seed is used
-        """Ask for rules, or for the first sums of the common clustering."""
-        with usage_errors():
-            check_numeric(domain, NAME)
-        memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
-        if parameters.antecedents == "local":
-            return ask(Question("rules", parameters, domain), memory)
-        if parameters.support:
-            return ask(Question("columns", parameters, domain), memory)
-        return _ask_clusters(parameters, domain, memory)
+def step(question: TskQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next | Done:
+    """Return the next question, or the model."""
+    rows = count_rows(contributions, question.parameters.max_rows)
+    if question.kind == "rules":
+        return _merge(question, memory, rows, contributions)
+    if question.kind == COLUMNS:
+        return _begun(question, memory, contributions)
+    if question.kind == SUPPORT:
+        return _supported(question, memory, contributions)
+    sums = add_up(contributions)
+    if question.kind == "strengths":
+        return _cut(question, memory, sums)
+    if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
+        limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
+        sums["gram_high"], sums["gram_low"] = limbs
+    memory = with_digest(memory, rows, sums)
+    if question.kind == "clusters":
+        return _move(question, memory, sums)
+    if question.kind == "sums":
+        return _fit(question, memory, rows, sums)
+    return _finish(question, memory, rows, sums)
 
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = read_task(task)
-        check_head(task, contribution, question.parameters.max_rows)
-        check_answer(question, contribution)
 
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = count_rows(contributions, question.parameters.max_rows)
-        if question.kind == "rules":
-            return _merge(question, state, rows, contributions)
-        if question.kind == COLUMNS:
-            return _begun(question, _memory(state), contributions)
-        if question.kind == SUPPORT:
-            return _supported(question, _memory(state), contributions)
-        sums = add_up(contributions)
-        if question.kind == "strengths":
-            return _cut(question, _memory(state), sums)
-        if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
-            limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
-            sums["gram_high"], sums["gram_low"] = limbs
-        memory = {**_memory(state), "sums_digest": chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})}
-        if question.kind == "clusters":
-            return _move(question, memory, sums)
-        if question.kind == "sums":
-            return _fit(question, memory, rows, sums)
-        return _finish(question, memory, rows, sums)
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Say how far the clustering is, and which rules there are."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        if question.antecedents is None:
-            stages = {"rules": "asking the agents for their rules", COLUMNS: "counting values"}
-            stage = stages.get(question.kind, "clustering together")
-            return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [stage]}
+def progress_of(question: TskQuestion, memory: Memory) -> dict[str, Value]:
+    """Say how far the clustering is, and which rules there are."""
+    lines: list[Value]
+    if question.antecedents is None:
+        stages = {"rules": "asking the agents for their rules", COLUMNS: "counting values"}
+        rules, lines = 0, [stages.get(question.kind, "clustering together")]
+    else:
+        rules = len(question.antecedents)
         terms = [linguistic_terms(question.parameters.n_sets, variable) for variable in question.domain.features]
         otherwise = has_otherwise(question.antecedents, question.parameters.n_sets)
         named = question.antecedents[:-1] if otherwise else question.antecedents
@@ -100,36 +87,23 @@ class TskServer:
             "IF " + " AND ".join(f"{name} is {terms[i][line[i]]}" for i, name in enumerate(question.domain.names))
             for line in named[: MAX_LINES - 1].tolist()
         ]
-        if otherwise:
-            lines.append("OTHERWISE")
-        return {
-            "rules": len(question.antecedents),
-            "iterations": state["iterations"],
-            "change": state["change"],
-            "lines": lines,
-        }
+        lines += ["OTHERWISE"] * otherwise
+    return {"rules": rules, "iterations": memory["iterations"], "change": memory["change"], "lines": lines}
 
 
-def _memory(state: State) -> dict[str, Any]:
-    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "values", "reference", "forecasts")
-    return {name: state[name] for name in names if name in state}
-
-
-def _merge(question: Question, state: State, rows: int, contributions: Sequence[Contribution]) -> Next | Done:
+def _merge(question: TskQuestion, memory: Memory, rows: int, contributions: Sequence[Contribution]) -> Next | Done:
     """Merge the agents' rules: average their consequents, or ask for sums over the union of antecedents."""
     bases = [read_rules(question, contribution) for contribution in contributions]
     if not any(base.size for base in bases):
         raise RunFailedError(_NOTHING_LEFT)
     if question.parameters.consequents == "pooled":
-        return _ask_sums(question, union([base.antecedents for base in bases]), _memory(state))
+        return _ask_sums(question, union([base.antecedents for base in bases]), memory)
     base = average(bases)
     merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", *WEIGHTS)}
-    return _done(
-        question, base, rows, {**_memory(state), "sums_digest": chained_digest("", {"rows": rows, "sums": merged})}
-    )
+    return _done(question, base, rows, with_digest(memory, rows, merged))
 
 
-def _begun(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+def _begun(question: TskQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Begin with the clustering, unless its sums would tell rows of another value than all others have."""
     task, parameters = question.to_task(), question.parameters
     exposed = exposed_columns(contributions, task, parameters.support)
@@ -145,12 +119,12 @@ def _begun(question: Question, memory: dict[str, Any], contributions: Sequence[C
     return _ask_clusters(parameters, question.domain, {**memory, "withheld": [noted(decision)], "values": decision})
 
 
-def _ask_clusters(parameters: Parameters, domain: Domain, memory: Mapping[str, Any]) -> Next:
+def _ask_clusters(parameters: TskParameters, domain: Domain, memory: Mapping[str, Any]) -> Next:
     first = first_centres(parameters.n_clusters, len(domain.features) + 1, parameters.cluster_seed)
-    return ask(Question("clusters", parameters, domain, centres=first[None]), memory)
+    return ask(TskQuestion("clusters", parameters, domain, centres=first[None]), memory)
 
 
-def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _move(question: TskQuestion, memory: Memory, sums: Sums) -> Next:
     """Move the centres, and ask again until they have settled; then ask for sums over their antecedents."""
     assert question.centres is not None
     parameters, known = question.parameters, question.centres
@@ -164,19 +138,19 @@ def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         memory["iterations"] += 1
         memory["still"] = memory["still"] + 1 if same else 0
         if memory["iterations"] < parameters.max_rounds and memory["still"] < parameters.patience:
-            return ask(Question("clusters", parameters, question.domain, centres=np.stack([latest, new])), memory)
+            return ask(TskQuestion("clusters", parameters, question.domain, centres=np.stack([latest, new])), memory)
         latest = new
     return _ask_sums(question, _antecedents(question, latest), memory)
 
 
-def _antecedents(question: Question, centres: NDArray[np.float64]) -> NDArray[np.int8]:
+def _antecedents(question: TskQuestion, centres: NDArray[np.float64]) -> NDArray[np.int8]:
     return antecedents_of(centres[:, :-1], question.parameters.n_sets)
 
 
 _NOTHING_LEFT = "no rule is left: no agent found one. Lower n_clusters or n_sets, or bring more rows"
 
 
-def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping[str, Any]) -> Next:
+def _ask_sums(question: TskQuestion, antecedents: NDArray[np.int8], memory: Mapping[str, Any]) -> Next:
     if question.parameters.otherwise:
         antecedents = with_otherwise(antecedents, question.parameters.n_sets)
     k = question.gram_columns
@@ -187,16 +161,16 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
             "(n_clusters), fewer sets or fewer inputs"
         )
     kind: Kind = "strengths" if question.parameters.support else "sums"
-    return ask(Question(kind, question.parameters, question.domain, antecedents=antecedents), memory)
+    return ask(TskQuestion(kind, question.parameters, question.domain, antecedents=antecedents), memory)
 
 
-def _cut(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _cut(question: TskQuestion, memory: Memory, sums: Sums) -> Next:
     """Ask on how many rows the rules rest; who has which strengths is no part of what the model is computed from."""
     common = common_of(memory["values"], range(question.n_features))
     return ask(replace(question, kind="support", cuts=cuts_of(sums["present"]), common=common), memory)
 
 
-def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+def _supported(question: TskQuestion, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Ask for sums over the rules that rest on enough rows; without the others OTHERWISE has more, so it asks again."""
     assert question.antecedents is not None
     decision = decide_rules(question, contributions)
@@ -212,14 +186,14 @@ def _supported(question: Question, memory: dict[str, Any], contributions: Sequen
         )
     if named.stop and not enough[named].all():
         return _ask_sums(question, antecedents[named][enough[named]], memory)
-    asked = Question("sums", question.parameters, question.domain, antecedents=antecedents[enough])
+    asked = TskQuestion("sums", question.parameters, question.domain, antecedents=antecedents[enough])
     return ask(replace(asked, columns=columns[enough]), memory)
 
 
 # --- consequents and weights ----------------------------------------------------------------------------------------
 
 
-def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Next:
+def _fit(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums) -> Next:
     """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out.
 
     With `prune` the sums of the rules that are worth keeping are asked for first.
@@ -249,7 +223,7 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
     return ask(asked, {**memory, "reference": typical_row(question.domain, sums_of_inputs), "forecasts": forecasts})
 
 
-def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
+def _finish(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
     """Weigh the rules (harmonic mean of confidence and support) and build the model."""
     assert question.antecedents is not None
     assert question.coefficients is not None
@@ -257,10 +231,10 @@ def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums
     if question.parameters.support and has_otherwise(question.antecedents, question.parameters.n_sets):
         ws[-1], wq[-1] = (min(int(each[-1] / DRAWN), rows << bits) for each in (ws, wq))  # about what it would be
     shares = weigh(ws, wq, rows, bits)
-    return _done(question, RuleBase(question.antecedents, question.coefficients, *shares), rows, memory)
+    return _done(question, TskRuleBase(question.antecedents, question.coefficients, *shares), rows, memory)
 
 
-def _done(question: Question, base: RuleBase, rows: int, memory: Mapping[str, Any]) -> Done:
+def _done(question: TskQuestion, base: TskRuleBase, rows: int, memory: Mapping[str, Any]) -> Done:
     model = TskSystem(question.parameters, question.domain, base)
     summary = {
         "sums_digest": memory["sums_digest"],

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.private.columns import decide_slopes
 from glassfleet.private.support import ALL, Place, decided
-from glassfleet.schemes.tsk.messages import Question, read_task
+from glassfleet.schemes.tsk.messages import TskQuestion, read_task
 from glassfleet.schemes.tsk.rules import has_otherwise
 
 Bools = NDArray[np.bool_]
@@ -36,7 +36,7 @@ def cuts_of(present: NDArray[np.int64]) -> NDArray[np.int8]:
     return cuts
 
 
-def decide_rules(question: Question, contributions: Sequence[Contribution]) -> Bools:
+def decide_rules(question: TskQuestion, contributions: Sequence[Contribution]) -> Bools:
     """Return which rules may be asked about, and by layer whether their columns may, shape (r, 1 + layers)."""
     cuts = _cuts(question)
     former = [_cuts(read_task(task)) for given in contributions for task, _ in given.former if task.kind == SUPPORT]
@@ -51,7 +51,7 @@ def decide_rules(question: Question, contributions: Sequence[Contribution]) -> B
     return decided(contributions, _places, question.to_task(), from_rows)
 
 
-def _cuts(question: Question) -> dict[Any, int]:
+def _cuts(question: TskQuestion) -> dict[Any, int]:
     """Return which rows are heavy in each rule, given by its sets; OTHERWISE by those of all other rules."""
     assert question.antecedents is not None
     assert question.cuts is not None

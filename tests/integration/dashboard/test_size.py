@@ -104,7 +104,7 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
     scheme = catalogue.load(name)
     labels = "regression" not in scheme.purpose
     data = dataset((EVIL, "b & c", "d'\"/", "é"), labels=labels)
-    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    parameters = scheme.abilities.trial or scheme.Parameters()
     domain = domain_of(data, labels=labels)
     model = simulation.federated(scheme, parameters, domain, {"a": data}).model
     with served(tmp_path) as (service, client):
@@ -174,7 +174,7 @@ def test_every_scheme_draws_what_grows(name: str) -> None:
     scheme = catalogue.load(name)
     labels = "regression" not in scheme.purpose
     data = dataset(("a", "b", "c"), labels=labels, rows=300)
-    parameters = getattr(scheme, "trial", None) or scheme.Parameters()
+    parameters = scheme.abilities.trial or scheme.Parameters()
     trees: list[int] = []
     step: Next | Done = scheme.server.start(parameters, domain_of(data, labels=labels), 0)
     for _ in range(200):

@@ -14,8 +14,8 @@ from coordinator.specification.run import RunSpec
 from edge_agent.session.private_files import PrivateFiles
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Next, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import PrivacyError
@@ -25,7 +25,7 @@ from glassfleet.private.groups import Announcement, Edition, Roster, Terms, para
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.sums import add, question_digest
-from glassfleet.schemes.dp_tree.noise import deviation
+from lab.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError
 from tests.support.simulation import Simulation

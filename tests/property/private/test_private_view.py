@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.partition import fuzzify

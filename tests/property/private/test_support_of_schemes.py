@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
@@ -194,9 +194,9 @@ class Oracle:
 
     @staticmethod
     def scheme_question(task: Task) -> Any:
-        from glassfleet.schemes.frbc.messages import Question
+        from glassfleet.schemes.frbc.messages import FrbcQuestion
 
-        return Question.from_task(task)
+        return FrbcQuestion.from_task(task)
 
 
 def draws_of(task: Task) -> list[str]:

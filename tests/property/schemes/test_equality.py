@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from glassfleet.conformance import Bench
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central
 from glassfleet.contract.messages import Contribution, Done, Next, Task
+from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import central, federated

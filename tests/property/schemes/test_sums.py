@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.contract.abilities import personal_model
+from glassfleet.contract.scheme import personal_model
 from glassfleet.crisp import Forest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -23,7 +23,7 @@ from glassfleet.numerics.statistics import (
     to_grid,
     unpack_symmetric,
 )
-from glassfleet.schemes.fedga import SCHEME, Parameters
+from glassfleet.schemes.fedga import SCHEME, FedgaParameters
 from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
 from glassfleet.simulation import federated
 from schemas.documents import document_digest
@@ -214,7 +214,7 @@ def test_fleet_learns_valid_trees_and_the_same_ones_again_whoever_answers(
     *, sizes: list[int], classes: int, depth: int | None, population: int, seed: int, data: Any
 ) -> None:
     domain, fleet = _fleet(sizes, classes, seed)
-    parameters = Parameters(generations=4, population=population, depth=depth, max_depth=6)
+    parameters = FedgaParameters(generations=4, population=population, depth=depth, max_depth=6)
     with_rows = [name for name, rows in fleet.items() if rows.rows]
     schedule = [
         sorted({*data.draw(st.sets(st.sampled_from(sorted(fleet)))), data.draw(st.sampled_from(with_rows))})

@@ -14,7 +14,7 @@ from glassfleet.audit.report import TOLERANCE, matches, truth
 from glassfleet.audit.sums import columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import pool
 from glassfleet.private.draws import DRAWS
 from glassfleet.private.groups import Terms, parameters_digest

@@ -1,4 +1,4 @@
-"""A vehicle's private runs as its agent has them, and a coordinator that asks it as it likes."""
+"""A vehicle's private runs as its agent has them, and a coordinator that asks it likes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest

@@ -15,8 +15,8 @@ from glassfleet.audit.report import matches
 from glassfleet.audit.sums import Rows
 from glassfleet.audit.transcript import View
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover

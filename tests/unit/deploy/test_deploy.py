@@ -35,7 +35,7 @@ def test_bootstrap_shows_all_of_it_when_a_command_fails(capfd: pytest.CaptureFix
 def test_page_of_settings_is_what_the_code_says() -> None:
     page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     assert page == render(), "renew it: python -m deploy.site.settings_page > docs/reference/settings.md"
-    assert [key for service in SERVICES for key in settings_of(service) if f"| `{key}` | " not in page] == []
+    assert [key for service in SERVICES for key in settings_of(service) if f"- `{key}`" not in page] == []
 
 
 _SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)\s]*images/[^)\s]+)\)")

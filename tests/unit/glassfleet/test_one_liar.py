@@ -22,8 +22,8 @@ from coordinator.specification.rollout import GATE
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import input_quantiles_of, regressions_of
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.errors import ContributionError
@@ -106,7 +106,7 @@ class Learned:
         vehicles = {**self.fleet.train, LIAR: forged}
         outcome = simulation.federated(Lied(), self.scheme.Parameters(), self.domain, vehicles, listen=listen)  # type: ignore[arg-type]
 
-        known = {agent: regressions_of(self.scheme, answers) for agent, answers in heard.items()}
+        known = {agent: self.scheme.abilities.regressions(answers) for agent, answers in heard.items()}
         return outcome.model, harmful({agent: moments for agent, moments in known.items() if moments is not None})
 
     def gate(self, model: Any, named: Influence | None) -> Rollout:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
-from glassfleet.contract.scheme import Cost, Participation, Purpose
+from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
@@ -107,13 +108,13 @@ class Scheme:
     title = "Federated median"
     purpose: frozenset[Purpose] = frozenset({"regression"})
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    equals_central = True
     Parameters = Parameters
     client = Client()
     server = Server()
 
-    def cost(self, task: Task, rows: int) -> Cost:
-        return Cost(seconds=1e-6 * rows, megabytes=1e-4 * rows)
+    abilities = Abilities(
+        equals_central=lambda _: True, cost=lambda _, rows: Cost(seconds=1e-6 * rows, megabytes=1e-4 * rows)
+    )
 
     def exact(self, parameters: Any) -> Any:
         return parameters

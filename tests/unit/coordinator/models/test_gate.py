@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.specification.rollout import GATE, RolloutPlan
+from glassfleet.contract.abilities import Abilities
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation, ModelPointer
@@ -255,7 +256,7 @@ def test_newer_version_takes_over_the_gate_and_the_older_is_judged_by_what_was_s
 
 def test_personal_models_are_current_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = TOY_ENGINE.lookup("toy")
-    monkeypatch.setattr(type(scheme), "personalise", lambda _self, model, _data: model, raising=False)
+    monkeypatch.setattr(type(scheme), "abilities", Abilities(personalise=lambda model, _data: model))
     fleet = Gated()
     fleet.birth("a")
     fleet.learn("r1", "a")

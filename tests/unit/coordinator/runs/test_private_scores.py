@@ -13,7 +13,7 @@ from coordinator.runs.earlier import MOST_TOTALS, TOO_MANY, earlier, least_allow
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.evaluation.paired import MOST_TOLD, Difference, difference
+from glassfleet.evaluation.paired import MOST_TOLD, PairedDifference, difference
 from glassfleet.model.intervals import errors_on
 from glassfleet.private.totals import Member, Total
 from glassfleet.private.words import runs_left
@@ -109,7 +109,7 @@ def test_former_versions_are_compared_on_the_same_rows_and_their_sums_are_those_
     state = played(champion=champion, formers=(former,)).state
     documents = [state.model.to_document(), champion, former]
     rows = [held_out(agent) for agent in AGENTS]
-    pairs: dict[int, list[Difference]] = {1: [], 2: [], 3: []}
+    pairs: dict[int, list[PairedDifference]] = {1: [], 2: [], 3: []}
     for each in rows:
         forecasts = [catalogue.load("frt").from_document(document).predict(each.X) for document in documents]
         for place, (one, other) in enumerate(((0, 1), (0, 2), (2, 1)), 1):

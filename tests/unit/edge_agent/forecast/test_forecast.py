@@ -216,7 +216,7 @@ def _population() -> ModelRecord:
     scheme: Any = catalogue.load("fedga")
     data = rows(count=120).select(("a", "b"))
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
-    document = simulation.central(scheme, scheme.trial, domain, data).model.to_document()
+    document = simulation.central(scheme, scheme.abilities.trial, domain, data).model.to_document()
     return FIRST.model_copy(update={"document": document, "digest": document_digest(document), "scheme": "fedga"})
 
 

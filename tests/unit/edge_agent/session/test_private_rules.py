@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.ledger import Limits, row_hashes

@@ -19,12 +19,12 @@ from glassfleet.audit.shadows import shadowed
 from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
-from glassfleet.schemes.tsk.messages import Question
-from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.schemes.tsk.messages import TskQuestion
+from glassfleet.schemes.tsk.params import TskParameters
 from tests.support.sample_models import unit_domain
 
 F = 3
@@ -56,13 +56,13 @@ def sent(scheme: str, own: NDArray[np.float64], **parameters: Any) -> View:
 def grams_of(parts: Sequence[NDArray[np.float64]]) -> View:
     """Return one answer of tsk, in which each of these parts of the rows reaches a rule of its own, fully."""
     antecedents = np.array([[n // 4, n // 2 % 2, n % 2] for n in range(len(parts))], dtype=np.int8)
-    parameters = Parameters(n_sets=5, min_rows=1)
+    parameters = TskParameters(n_sets=5, min_rows=1)
     high, low = (np.zeros((len(parts), F + 2, F + 2), dtype=np.int64) for _ in range(2))
     for rule, part in enumerate(parts):
         columns = np.vstack([part[:, :-1].T, np.ones(len(part)), part[:, -1]])
         high[rule], low[rule] = gram_sums(to_grid(columns, parameters.gram_bits), bits=parameters.gram_bits)
     high, low = carry(high, low, bits=parameters.gram_bits)
-    task = Question("sums", parameters, DOMAIN, antecedents=antecedents).to_task()
+    task = TskQuestion("sums", parameters, DOMAIN, antecedents=antecedents).to_task()
     return [(task, {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low)})]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -23,19 +24,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import glassfleet.schemes
 from console.model.named import read_model_file
 from glassfleet import estimators as offered
 from glassfleet.contract import catalogue
 from glassfleet.estimators import (
     ChiClassifier,
-    FedAvgMLPClassifier,
-    FedAvgMLPRegressor,
     FedGATreeClassifier,
     FedGATreeRegressor,
     FuzzyRegressionTree,
     FuzzyTreeClassifier,
     FuzzyTreeRegressor,
-    PrivateTreeClassifier,
     SchemeClassifier,
     SchemeRegressor,
     TSKRegressor,
@@ -45,8 +44,6 @@ from glassfleet.schemes.fedga import Population
 from glassfleet.schemes.tree.params import CLASS_RULES, MAX_REGRESSORS
 from schemas.documents import document_digest
 
-SMALL: dict[str, Any] = {"hidden": (16,), "rounds": 4, "epochs": 20, "learning_rate": 0.02}
-
 ESTIMATORS = [
     FuzzyRegressionTree(),
     FuzzyTreeClassifier(),
@@ -55,11 +52,6 @@ ESTIMATORS = [
     ChiClassifier(n_sets=5),  # three sets of two inputs are too coarse for the checks' blobs
     FedGATreeClassifier(generations=5),
     FedGATreeRegressor(generations=5),
-    PrivateTreeClassifier(
-        epsilon=1000.0, random_state=0
-    ),  # noise as good as none: the checks ask for accuracy on 300 rows
-    FedAvgMLPRegressor(**SMALL),
-    FedAvgMLPClassifier(**SMALL),
 ]
 
 KINDS = [kind for name in offered.__all__ if (kind := getattr(offered, name))._scheme_name]
@@ -74,7 +66,7 @@ def checks() -> Iterator[Any]:
             name = getattr(check, "func", check).__name__
             if name == "check_array_api_input":  # scikit-learn leaves it out itself where SCIPY_ARRAY_API is not set
                 continue
-            takes_long = name in LONG and kind in {FuzzyTreeRegressor, FedAvgMLPRegressor}
+            takes_long = name in LONG and kind is FuzzyTreeRegressor
             marks = [pytest.mark.slow] * takes_long
             yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
@@ -85,9 +77,9 @@ def test_estimator_keeps_the_contract_of_scikit_learn(estimator: Any, check: Any
     check(estimator)
 
 
-def test_every_scheme_has_an_estimator_for_each_of_its_purposes() -> None:
+def test_every_scheme_of_ours_has_an_estimator_for_each_of_its_purposes() -> None:
     kinds = {"regression": SchemeRegressor, "classification": SchemeClassifier}
-    for name in catalogue.names():
+    for name in [each.name for each in pkgutil.iter_modules(glassfleet.schemes.__path__)]:
         for purpose in catalogue.load(name).purpose:
             theirs = [kind for kind in KINDS if kind._scheme_name == name]
             assert any(issubclass(kind, kinds[purpose]) for kind in theirs), (name, purpose)
@@ -103,7 +95,9 @@ def test_estimator_has_the_defaults_of_its_scheme() -> None:
 
 def test_estimator_can_be_exact_where_its_scheme_can() -> None:
     for kind in KINDS:
-        assert ("exact" in kind().get_params()) == catalogue.load(kind._scheme_name).equals_central, kind
+        assert ("exact" in kind().get_params()) == (
+            catalogue.load(kind._scheme_name).abilities.equals_central is not None
+        ), kind
     X, y = rows(60)
     for learner, option in (
         (ChiClassifier(n_sets=5, weights="owners", exact=True), "weights='owners'"),
@@ -225,8 +219,6 @@ def test_estimator_names_the_parameter_that_is_out_of_range() -> None:
         FuzzyTreeRegressor(holdout=0.9).fit(X, y)
     with pytest.raises(ValueError, match="n_clusters"):
         TSKRegressor(n_clusters=0).fit(X, y)
-    with pytest.raises(ValueError, match="hidden"):
-        FedAvgMLPRegressor(hidden=()).fit(X, y)
 
 
 def test_estimator_says_why_parties_cannot_learn_together() -> None:
@@ -424,22 +416,6 @@ class TestFedGA:
         assert not hasattr(learner, "trees_")
         with pytest.raises(ValueError, match="fit_federated first"):
             learner.personalise(*parts[0])
-
-
-class TestPrivateTree:
-    """The noise is there, in both ways of fitting."""
-
-    def test_fit_adds_noise_that_a_seed_repeats(self) -> None:
-        X, y = rows()
-        labels = np.where(y > 0, "up", "down")
-
-        def digest(seed: int | None, **options: Any) -> str:
-            learner = PrivateTreeClassifier(epsilon=0.5, random_state=seed, **options).fit(X, labels)
-            return document_digest(learner.model_.to_document())
-
-        assert digest(1) == digest(1)
-        assert len({digest(1), digest(2), digest(None), digest(None)}) == 4
-        assert digest(None, noise="none") == digest(None, noise="none")
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from glassfleet.evaluation.drift import COLUMNS, FEWEST_ROWS, KEPT, MOST, Memory, drifted, figures
+from glassfleet.evaluation.drift import COLUMNS, FEWEST_ROWS, KEPT, MOST, DriftMemory, drifted, figures
 from lab.nights.drift import BEGIN, INPUT, NIGHTS, RULE, Kind, judged, simulated
 
 
@@ -28,14 +28,14 @@ def test_nothing_is_found_where_nothing_moves(kind: Kind) -> None:
 
 def test_memory_tells_the_same_after_a_restart_however_often_it_is_asked() -> None:
     rng, line = np.random.default_rng(1), np.repeat([0, 1], 50)
-    memory = Memory()
+    memory = DriftMemory()
     for night in range(4):
         tonight = figures(np.abs(rng.normal(size=100)), line, 2, rng.uniform(size=(100, 3)))
         before = json.dumps(memory.to_value())
         memory.meet("m", f"r{night}", tonight)
         sums = memory.changes("m", f"r{night}")
         for kept in (before, json.dumps(memory.to_value())):  # killed before it was kept, and after
-            again = Memory.from_value(json.loads(kept))
+            again = DriftMemory.from_value(json.loads(kept))
             again.meet("m", f"r{night}", tonight)
             assert str(again.changes("m", f"r{night}")) == str(sums)
             assert again.to_value() == memory.to_value()
@@ -45,7 +45,7 @@ def test_memory_tells_the_same_after_a_restart_however_often_it_is_asked() -> No
 
 
 def test_memory_tells_nothing_of_few_rows_nor_of_the_first_night_and_is_bounded() -> None:
-    memory, few = Memory(), np.zeros(FEWEST_ROWS - 1, dtype=np.intp)
+    memory, few = DriftMemory(), np.zeros(FEWEST_ROWS - 1, dtype=np.intp)
     tonight = figures(np.ones(few.size), few, 1, np.random.default_rng(0).uniform(size=(few.size, 1)))
     for night in range(3):
         memory.meet("m", str(night), tonight)

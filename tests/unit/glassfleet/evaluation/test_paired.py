@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassfleet.evaluation.paired import LEVEL, MARGIN, MOST, Difference, Estimate, decided, difference, over_vehicles
+from glassfleet.evaluation.paired import (
+    LEVEL,
+    MARGIN,
+    MOST,
+    Estimate,
+    PairedDifference,
+    decided,
+    difference,
+    over_vehicles,
+)
 from lab.nights.simulation import Drift, longest, power, root_mean_square, simulated
 
 
@@ -47,9 +56,11 @@ def test_variance_of_a_vehicle_is_that_of_its_rows_also_where_rows_beside_each_o
 
 
 def test_vehicle_that_lies_moves_the_fleet_by_no_more_than_an_honest_one_could() -> None:
-    honest = [Difference(0.002 * place, 1e-4) for place in range(-5, 6)]
+    honest = [PairedDifference(0.002 * place, 1e-4) for place in range(-5, 6)]
     lies = [
-        over_vehicles([*honest, Difference(change, variance)]) for change in (-MOST, MOST) for variance in (0.0, MOST)
+        over_vehicles([*honest, PairedDifference(change, variance)])
+        for change in (-MOST, MOST)
+        for variance in (0.0, MOST)
     ]
     truth = over_vehicles(honest)
     assert all(abs(each.change - truth.change) < 0.004 for each in lies)
@@ -82,6 +93,6 @@ def test_level_is_kept_at_the_margin() -> None:
     passed = 0
     for _ in range(4000):
         # What three vehicles say whose true difference is the margin, with variances as ten blocks tell them.
-        differences = [Difference(MARGIN + 0.01 * rng.normal(), 1e-4 * rng.chisquare(9) / 9) for _ in range(3)]
+        differences = [PairedDifference(MARGIN + 0.01 * rng.normal(), 1e-4 * rng.chisquare(9) / 9) for _ in range(3)]
         passed += over_vehicles(differences).most <= MARGIN
     assert passed <= 4000 * LEVEL * 4

@@ -16,7 +16,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.explain import importance, reach
-from glassfleet.model.baseline import Reference, recorded, reference_of
+from glassfleet.model.baseline import ReferenceRow, recorded, reference_of
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.simulation import central
 from tests.support.datasets import numbers
@@ -38,7 +38,7 @@ def parts(name: str) -> tuple[Dataset, Dataset]:
 
 
 @cache
-def learned(name: str) -> tuple[Any, Reference]:
+def learned(name: str) -> tuple[Any, ReferenceRow]:
     train, _ = parts(name)
     domain = discover(DiscoveryParameters(features=list(train.features), target=train.target), [train])
     scheme = catalogue.load("tree")

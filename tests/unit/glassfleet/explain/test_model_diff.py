@@ -153,7 +153,7 @@ def far_rows(count: int) -> Any:
     return X
 
 
-@pytest.mark.parametrize("kind", ["tsk", "frbc", "tree", "dp_tree", "fedavg_mlp-numbers"])
+@pytest.mark.parametrize("kind", ["tsk", "frbc", "tree", "dp_tree"])
 def test_summary_counts_what_the_explanations_of_the_rows_say(kind: str) -> None:
     learned, X = sample_models.model(kind), far_rows(60)
     result = over_rows(learned, X, 1000)

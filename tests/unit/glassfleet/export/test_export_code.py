@@ -25,7 +25,7 @@ from glassfleet.export.python_file import to_python
 from glassfleet.model.baseline import recorded
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.model.intervals import errors_on, intervals
-from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
+from lab.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.documents import document_digest
 from schemas.errors import UsageError
 from tests.support.agent_bench import record_of

@@ -20,10 +20,10 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.evaluation.drift import COLUMNS, MOST
-from glassfleet.evaluation.scores import SCORES, Asked, scored
+from glassfleet.evaluation.scores import SCORES, ScoresAsked, scored
 from glassfleet.explain import explain_row
 from glassfleet.explain.terms import in_words_of
-from glassfleet.model.baseline import Reference, explained, filled, recorded, reference_of, typical_row
+from glassfleet.model.baseline import ReferenceRow, explained, filled, recorded, reference_of, typical_row
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.private.layout import layout_of
 from lab.protocols.paper import pooled_domain
@@ -102,7 +102,7 @@ class Formula:
 def test_shares_of_inputs_that_act_in_pairs_are_their_shapley_values() -> None:
     model: Any = Formula(lambda z: 3 * z[:, 0] + z[:, 1] * z[:, 2])
     at, reference = np.array([2.0, 4.0, 5.0, 9.0]), np.array([1.0, 1.0, 1.0, 1.0])
-    result = explained(model, at, Reference(reference, "row 1"))
+    result = explained(model, at, ReferenceRow(reference, "row 1"))
     # The pair's change, 19, by halves of either order: b alone 3, c alone 4.
     assert result.base == 4.0
     assert result.shares == pytest.approx({"a": 3.0, "b": (3 + 15) / 2, "c": (4 + 16) / 2, "d": 0.0}, abs=1e-12)
@@ -205,7 +205,7 @@ CLASSES = Domain(features=FEATURES, label="y", classes=("no", "yes"))
 
 
 def task_of(domain: Domain) -> Task:
-    asked = Asked({"domain": domain.to_document()}, None, {"champion": 0.05, "constant": -0.01})
+    asked = ScoresAsked({"domain": domain.to_document()}, None, {"champion": 0.05, "constant": -0.01})
     return SCORES.server.start(asked, domain, 0).task
 
 
@@ -253,7 +253,7 @@ def test_sums_that_no_rows_can_have_are_refused(name: str, value: int) -> None:
 
 
 def errors_task(lines: int = 2) -> Task:
-    return SCORES.server.start(Asked({"domain": NUMBERS.to_document()}, lines=lines), NUMBERS, 0).task
+    return SCORES.server.start(ScoresAsked({"domain": NUMBERS.to_document()}, lines=lines), NUMBERS, 0).task
 
 
 def errors_answer(off: float, rows: int) -> Contribution:
@@ -295,7 +295,7 @@ def test_what_a_rule_does_not_tell_is_as_in_others() -> None:
     assert filled(sums, None) is sums
 
 
-DRIFT = Asked({"domain": NUMBERS.to_document()}, {"domain": NUMBERS.to_document()}, lines=1, watched=2)
+DRIFT = ScoresAsked({"domain": NUMBERS.to_document()}, {"domain": NUMBERS.to_document()}, lines=1, watched=2)
 
 
 def test_scores_ask_and_sum_how_far_the_champion_moved_and_refuse_what_cannot_be():

@@ -18,7 +18,7 @@ from glassfleet.numerics.sparse import forward, select
 from glassfleet.numerics.statistics import gram_sums, sum_by_cell, to_grid
 from glassfleet.numerics.symmetric import dot, invert, product, solve, solve_each, subtract_products
 from glassfleet.schemes.frt import SCHEME as FRT
-from glassfleet.schemes.frt import Parameters
+from glassfleet.schemes.frt import FrtParameters
 from glassfleet.simulation import central
 
 
@@ -125,8 +125,8 @@ def test_selection_drops_a_column_that_a_pair_of_others_has_made_idle() -> None:
 @pytest.mark.parametrize("settings", [{"prune": 2.0}, {"prune": 2.0, "max_slopes": 3}])
 def test_pruned_tree_is_much_smaller_and_no_worse(settings: dict[str, Any]) -> None:
     data, test = rows(), rows(6000)
-    published = central(FRT, Parameters(), DOMAIN, data).model
-    smaller = central(FRT, Parameters(**settings), DOMAIN, data).model
+    published = central(FRT, FrtParameters(), DOMAIN, data).model
+    smaller = central(FRT, FrtParameters(**settings), DOMAIN, data).model
     errors = [np.sqrt(np.mean((model.predict(test.X) - test.y) ** 2)) for model in (published, smaller)]
     assert smaller.complexity()["leaves"] < 0.7 * published.complexity()["leaves"]
     assert errors[1] < 1.05 * errors[0]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from glassfleet.conformance import CHECKS, Bench
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import Contribution
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Purpose, private_parameters
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition, place
@@ -359,5 +358,5 @@ def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
         if name == "tree":  # each vehicle is a group here, and of one row no rule can be told
             bench = replace(bench, fleet={agent: data for agent, data in bench.fleet.items() if data.rows != 1})
         CHECKS[check](bench)
-    assert not scheme.equals_central_with(parameters)
+    assert not scheme.equals_central(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")

@@ -16,7 +16,6 @@ import structlog
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import is_personal
 from glassfleet.contract.progress import OutlineNode, outlined
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -87,7 +86,7 @@ def test_fleet_learns_with_every_scheme_when_a_vehicle_is_killed_midway(
     assert sim.coordinator is not None
     gates = {key: count for key, count in sim.coordinator.metrics.items() if key.startswith("gates.")}
     # Some of these small models are no better than the constant; of a personal one each vehicle makes its own.
-    assert list(gates.values()) == ([] if is_personal(scheme) else [1])
+    assert list(gates.values()) == ([] if scheme.abilities.personalise is not None else [1])
     # Once as the candidate, and once more when it has become the current model.
     scored = 1 + gates.get("gates.promoted", 0)
     assert {agent: sim.agents[agent].counts["evaluations"] for agent in AGENTS[:3]} == dict.fromkeys(AGENTS[:3], scored)

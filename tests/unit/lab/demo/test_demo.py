@@ -12,7 +12,7 @@ import pytest
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import promises_central
+from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import recorded

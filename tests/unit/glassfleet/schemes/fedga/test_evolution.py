@@ -12,9 +12,9 @@ import pytest
 from coordinator.engine.learning import discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.sources import read_source
-from glassfleet.contract.abilities import personal_model
 from glassfleet.contract.catalogue import load
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import personal_model
 from glassfleet.crisp import Columns, Forest
 from glassfleet.crisp.fit import fit_tree
 from glassfleet.crisp.grow import grow_tree
@@ -22,7 +22,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree, Population
+from glassfleet.schemes.fedga import SCHEME, FedgaParameters, PersonalTree, Population
 from glassfleet.schemes.fedga.evolution import begin
 from glassfleet.schemes.fedga.genetics import (
     flip,
@@ -40,7 +40,7 @@ from tests.support.sample_models import class_domain
 
 CLASSES = class_domain("abc", "kind", "no", "yes")
 NUMBER = Domain(features=CLASSES.features, target=Variable(name="kind", low=0.0, high=2.0))
-SMALL = Parameters(generations=6, population=6)
+SMALL = FedgaParameters(generations=6, population=6)
 
 
 def _fleet(domain: Domain, agents: int = 5, rows: int = 60) -> dict[str, Dataset]:
@@ -97,7 +97,7 @@ def test_mutation_changes_strings_and_keeps_their_genes_valid(mutate: Any) -> No
 def _evolution(scores: Any, known: Any, weights: Any) -> Any:
     size, agents = np.shape(scores)
     strings = [string_of(np.array([f % 3, -1, (f // 3) % 3, -1, -1], dtype=np.int32), 2) for f in range(size)]
-    first = begin(Parameters(), depth=2, n_features=3, size=1, own=strings, rng=np.random.default_rng(0))
+    first = begin(FedgaParameters(), depth=2, n_features=3, size=1, own=strings, rng=np.random.default_rng(0))
     first = first.take(np.arange(size), 0)
     names = [f"v{a}" for a in range(agents)]
     first = first.with_agents(names, weights)

@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy import fuzzify
 from glassfleet.private.union import fill
-from glassfleet.schemes.frbc import SCHEME, FuzzyRuleClassifier, Parameters
+from glassfleet.schemes.frbc import SCHEME, FrbcParameters, FuzzyRuleClassifier
 from glassfleet.schemes.frbc import SCHEME as FRBC
 from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
@@ -41,7 +41,7 @@ def _model(rules: Any, association: Any = "strength", **changed: Any) -> Any:
         np.array(weights, dtype=np.float64),
         np.full(len(rules), 0.1),
     )
-    return FuzzyRuleClassifier(Parameters(n_sets=3, association=association, **changed), DOMAIN, base)
+    return FuzzyRuleClassifier(FrbcParameters(n_sets=3, association=association, **changed), DOMAIN, base)
 
 
 def _learned(association: Any = "strength", seed: Any = 0, n: Any = 400) -> Any:
@@ -49,7 +49,7 @@ def _learned(association: Any = "strength", seed: Any = 0, n: Any = 400) -> Any:
     X = np.column_stack([rng.uniform(-10, 110, n), rng.uniform(-125, -55, n)])
     y = np.where((X[:, 0] < 50) ^ (X[:, 1] < -95) ^ (rng.random(n) < 0.2), "Good", "Poor")
     data = Dataset(DOMAIN.names, "QoE", X, y)
-    return central(FRBC, Parameters(n_sets=5, association=association), DOMAIN, data).model, X
+    return central(FRBC, FrbcParameters(n_sets=5, association=association), DOMAIN, data).model, X
 
 
 @pytest.mark.parametrize("association", ["strength", "strength*weight"])
@@ -104,7 +104,7 @@ def test_explanation_names_rule_degrees_and_runners_up() -> None:
 
 def test_document_of_a_rule_without_conditions_is_read_again() -> None:
     base = RuleBase(np.zeros((1, 0), dtype=np.int8), np.array([1]), np.array([0.4]), np.array([0.4]))
-    model = FuzzyRuleClassifier(Parameters(), DOMAIN, base)
+    model = FuzzyRuleClassifier(FrbcParameters(), DOMAIN, base)
 
     again = FRBC.from_document(model.to_document())
 
@@ -158,8 +158,8 @@ def fleet(inputs: int, rows: int) -> tuple[Domain, dict[str, Dataset]]:
 @pytest.mark.parametrize(("inputs", "rows", "rounds"), [(3, 200, 2), (30, 100, 2), (8, 900, 3)])
 def test_rules_and_model_are_those_of_the_union_that_is_told(inputs: int, rows: int, rounds: int) -> None:
     domain, parts = fleet(inputs, rows)
-    exact = FRBC.exact(Parameters())
-    by_sum = FRBC.private(Parameters())
+    exact = FRBC.exact(FrbcParameters())
+    by_sum = FRBC.private(FrbcParameters())
     result, summed = (federated(FRBC, each, domain, parts) for each in (exact, by_sum))
     assert summed.rounds == rounds, "more than about a thousand rules need a larger table"
     assert summed.model.to_document()["model"] == result.model.to_document()["model"]
@@ -171,7 +171,7 @@ def test_rules_and_model_are_those_of_the_union_that_is_told(inputs: int, rows: 
 
 def first() -> tuple[Next, Contribution]:
     domain, parts = fleet(3, 50)
-    begin = FRBC.server.start(FRBC.private(Parameters()), domain, 0)
+    begin = FRBC.server.start(FRBC.private(FrbcParameters()), domain, 0)
     return begin, FRBC.client.contribute(begin.task, parts["v0"], np.random.default_rng(0))
 
 
@@ -197,7 +197,7 @@ def test_a_table_with_what_is_no_rule_ends_the_run_by_name() -> None:
 
 NAMES = ("a", "b")
 UNITS = class_domain(NAMES, "kind", "g", "h", "k")
-OPEN = Parameters(n_sets=3, nullify=False, min_rows=1)
+OPEN = FrbcParameters(n_sets=3, nullify=False, min_rows=1)
 RNG = np.random.default_rng(0)
 
 
@@ -246,7 +246,7 @@ def test_owners_count_their_own_rows_only_and_pooled_all_rows() -> None:
 def test_agent_leaves_out_classes_that_are_too_few_to_condense() -> None:
     rows = [[0.1 * i, 0.07 * i * i % 1] for i in range(9)]
     data = _data(rows, "gggghhkkk")  # two inputs: a class needs three different rows
-    step: Any = SCHEME.server.start(Parameters(n_sets=3), UNITS, 0)
+    step: Any = SCHEME.server.start(FrbcParameters(n_sets=3), UNITS, 0)
 
     answer = SCHEME.client.contribute(step.task, data, RNG)
 

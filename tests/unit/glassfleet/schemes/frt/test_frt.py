@@ -12,7 +12,7 @@ from glassfleet.contract.messages import Contribution, Done, Next
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.schemes.frt import SCHEME, Parameters
+from glassfleet.schemes.frt import SCHEME, FrtParameters
 from glassfleet.simulation import federated
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import curve, unit_domain
@@ -31,7 +31,7 @@ def _model(**parameters: Any) -> tuple[Any, Any, Any]:
     X = np.column_stack([rng.uniform(0, 120, 600), rng.uniform(-110, -50, 600)])
     y = np.clip(25 + 0.4 * (X[:, 1] + 80) - 0.1 * X[:, 0] * (X[:, 1] > -90), 0, 50)
     data = Dataset(("speed", "signal"), "rate", X, y)
-    return federated(SCHEME, Parameters(n_sets=3, **parameters), DOMAIN, {"a": data}).model, X, y
+    return federated(SCHEME, FrtParameters(n_sets=3, **parameters), DOMAIN, {"a": data}).model, X, y
 
 
 def test_explanation_ranks_rules_by_what_the_choice_was_made_on():
@@ -72,7 +72,7 @@ RNG = np.random.default_rng(0)
 
 
 def test_server_refuses_statistics_of_a_feature_on_the_path():
-    step: Next | Done = SCHEME.server.start(Parameters(min_samples_fraction=0.01), UNIT, 0)
+    step: Next | Done = SCHEME.server.start(FrtParameters(min_samples_fraction=0.01), UNIT, 0)
     assert isinstance(step, Next)
     step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, curve(), RNG)])
     assert isinstance(step, Next)
@@ -86,31 +86,31 @@ def test_server_refuses_statistics_of_a_feature_on_the_path():
 
 
 def test_server_names_the_end_when_there_are_too_many_rows():
-    step = SCHEME.server.start(Parameters(), UNIT, 0)
+    step = SCHEME.server.start(FrtParameters(), UNIT, 0)
     empty = SCHEME.client.contribute(step.task, curve(0), RNG)
-    many = Contribution("level", Parameters().max_rows, empty.sums)
+    many = Contribution("level", FrtParameters().max_rows, empty.sums)
     with pytest.raises(RunFailedError, match="too-many-rows"):
         SCHEME.server.reduce(step.state, [many, many])
     with pytest.raises(ContributionError, match="the grid is good for"):
-        SCHEME.server.check(step.task, Contribution("level", Parameters().max_rows + 1, empty.sums))
+        SCHEME.server.check(step.task, Contribution("level", FrtParameters().max_rows + 1, empty.sums))
 
 
 def test_server_refuses_more_inputs_than_linear_leaves_take():
     wide = Domain(features=tuple(Variable(name=f"x{i}", low=0, high=1) for i in range(257)), target=UNIT.target)
     with pytest.raises(UsageError, match="order=0"):
-        SCHEME.server.start(Parameters(), wide, 0)
-    assert SCHEME.server.start(Parameters(order=0), wide, 0).task.kind == "level"
+        SCHEME.server.start(FrtParameters(), wide, 0)
+    assert SCHEME.server.start(FrtParameters(order=0), wide, 0).task.kind == "level"
 
 
 def test_server_grows_no_deeper_than_told():
     for depth in (0, 1, 2):
-        parameters = Parameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
+        parameters = FrtParameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
         outcome = federated(SCHEME, parameters, UNIT, {"a": curve()})
         assert outcome.model.complexity()["depth"] == depth
 
 
 def test_vehicle_that_learns_anew_gives_back_what_it_kept_of_the_tree_before():
-    rows, parameters = curve(30_000), Parameters(min_rows=1)
+    rows, parameters = curve(30_000), FrtParameters(min_rows=1)
     tracemalloc.start()
     federated(SCHEME, parameters, UNIT, {"a": rows})
     before = tracemalloc.get_traced_memory()[0]
@@ -121,7 +121,7 @@ def test_vehicle_that_learns_anew_gives_back_what_it_kept_of_the_tree_before():
 
 
 def test_client_nullifies_cells_of_one_or_two_rows_as_the_paper_does():
-    step = SCHEME.server.start(Parameters(min_rows=1), UNIT, 0)
+    step = SCHEME.server.start(FrtParameters(min_rows=1), UNIT, 0)
     two = SCHEME.client.contribute(step.task, curve(2), RNG)
     assert two.nullified > 0
     assert not any(array.any() for array in two.sums.values())

@@ -13,18 +13,18 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import fuzzify
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.schemes.frt import SCHEME, Parameters
-from glassfleet.schemes.frt.messages import Question, read_task
+from glassfleet.schemes.frt import SCHEME, FrtParameters
+from glassfleet.schemes.frt.messages import FrtQuestion, read_task
 from glassfleet.schemes.frt.support import answer_leaves
-from glassfleet.schemes.frt.tree import Tree, reach_leaves
+from glassfleet.schemes.frt.tree import FrtTree, reach_leaves
 from glassfleet.simulation import central
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)
-SUPPORTED = Parameters(min_rows=1, support=3, n_sets=3, max_depth=2)
+SUPPORTED = FrtParameters(min_rows=1, support=3, n_sets=3, max_depth=2)
 COMMON = ((1, 0), (1, 255), (2, 128), (3, 0), (3, 255))
-TREE = Tree.root(3).grown(np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp), np.arange(3))
+TREE = FrtTree.root(3).grown(np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp), np.arange(3))
 LEAVES = np.arange(1, 4)
 
 
@@ -36,11 +36,11 @@ def rows(n: int = 400, seed: int = 1) -> Dataset:
     return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
 
 
-def asked(kind: Any = SUPPORT, **changes: Any) -> Question:
-    return replace(Question(kind, SUPPORTED, DOMAIN, TREE, LEAVES), **changes)
+def asked(kind: Any = SUPPORT, **changes: Any) -> FrtQuestion:
+    return replace(FrtQuestion(kind, SUPPORTED, DOMAIN, TREE, LEAVES), **changes)
 
 
-def answer(question: Question, data: Dataset) -> dict[str, Any]:
+def answer(question: FrtQuestion, data: Dataset) -> dict[str, Any]:
     return dict(SCHEME.client.contribute(question.to_task(), data, np.random.default_rng(0)).sums)
 
 
@@ -143,7 +143,7 @@ def test_leaf_that_an_edition_before_had_split_has_no_columns(leaf: int, columns
 def test_values_of_equal_rows_are_counted_once() -> None:
     once = rows()
     twice = Dataset(NAMES, "y", np.concatenate([once.X, once.X[:50]]), np.concatenate([once.y, once.y[:50]]))
-    first = Question("columns", SUPPORTED, DOMAIN, Tree.root(3), np.zeros(1, dtype=np.intp))
+    first = FrtQuestion("columns", SUPPORTED, DOMAIN, FrtTree.root(3), np.zeros(1, dtype=np.intp))
     counts = answer(first, twice)["rows"]
     assert (counts == answer(first, once)["rows"]).all()
     assert (counts.sum(axis=1) == 400).all()
@@ -170,7 +170,7 @@ def test_run_with_support_learns_and_replays_from_its_record(depth: int) -> None
         (asked("leaves", columns=np.ones((3, 4), dtype=bool)), {"common": []}),
     ],
 )
-def test_task_that_no_run_asks_is_refused(question: Question, changed: dict[str, Any]) -> None:
+def test_task_that_no_run_asks_is_refused(question: FrtQuestion, changed: dict[str, Any]) -> None:
     task = question.to_task()
     read_task(task)
     with pytest.raises(TaskError):

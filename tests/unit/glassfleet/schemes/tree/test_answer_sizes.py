@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import too_large
 from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.scheme import too_large
 from glassfleet.data.dataset import Dataset
-from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.simulation import federated
 from schemas.limits import MAX_DECODED_BYTES
@@ -33,11 +33,11 @@ def test_no_answer_is_larger_than_was_said(classes: tuple[str, ...], settings: d
     domain = class_domain(names, "y", *classes) if classes else unit_domain(names)
     if classes:
         y = np.array(classes)[(3 * y).astype(int).clip(0, 2)]
-    parameters = Parameters(min_rows=1, max_rules=12, **settings)
+    parameters = TreeParameters(min_rows=1, max_rules=12, **settings)
     sizes = []
 
     def listen(task: Task, given: Contribution) -> None:
-        most = SCHEME.most_bytes(parameters, read_task(task).n_inputs, len(classes))[0]
+        most = SCHEME.abilities.most_bytes(parameters, read_task(task).n_inputs, len(classes))[0]
         sizes.append(sum(part.nbytes for part in given.sums.values()) / most)
 
     federated(SCHEME, parameters, domain, {"v": Dataset(names, "y", X, y)}, listen=listen)

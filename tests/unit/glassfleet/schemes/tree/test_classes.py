@@ -21,8 +21,8 @@ from glassfleet.discovery import discover
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.model.rules import Consequent, Slope
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
-from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, Parameters
-from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, TreeParameters
+from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.newton import _solved
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from glassfleet.simulation import Outcome, central, federated
@@ -41,7 +41,7 @@ DOMAIN = Domain(
     label="bought",
     classes=("no", "yes"),
 )
-EXACT = Parameters(min_rows=1)
+EXACT = TreeParameters(min_rows=1)
 
 
 def rows(n: int = 3000, seed: int = 0) -> tuple[Dataset, NDArray[np.float64]]:
@@ -202,7 +202,7 @@ def test_rounds_make_the_chances_of_the_blend_likelier_each_time() -> None:
     assert all(after < before + 1e-3 for before, after in pairwise(errors))
 
 
-def domain_inputs(question: Question, data: Dataset) -> NDArray[np.float64]:
+def domain_inputs(question: TreeQuestion, data: Dataset) -> NDArray[np.float64]:
     """Return the rows as the question's inputs, shape (F, n)."""
     level = np.array(question.levels[1])[data.X[:, 1].astype(int) + 1]
     return np.vstack([data.X[:, 0] / 80.0, level, data.X[:, 2] / 10.0])
@@ -227,7 +227,7 @@ def test_scores_of_a_run_with_support_are_discriminants_and_near_those_of_maximu
     domain = class_domain("uvw", "class", "a", "b")
     likely, found = (
         central(SCHEME, chosen, domain, Dataset(("u", "v", "w"), "class", X[:400], y[:400])).model
-        for chosen in (EXACT, Parameters(support=3, max_rules=1))
+        for chosen in (EXACT, TreeParameters(support=3, max_rules=1))
     )
     own = np.arange(200), (y[400:] == "b").astype(np.intp)
     loss, best = (-np.log(each.predict_proba(X[400:])[own]).mean() for each in (found, likely))
@@ -302,9 +302,9 @@ def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
 # --- what travels ---------------------------------------------------------------------------------------------------
 
 
-def questions(data: Dataset) -> dict[str, Question]:
+def questions(data: Dataset) -> dict[str, TreeQuestion]:
     """Return the last question of each kind."""
-    result: dict[str, Question] = {}
+    result: dict[str, TreeQuestion] = {}
     federated(SCHEME, EXACT, DOMAIN, {"v": data}, listen=lambda task, _: result.update({task.kind: read_task(task)}))
     return result
 

@@ -15,10 +15,11 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.draws import DRAWN, DRAWS, draws
-from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.schemes.tree.joint import SCALE
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.params import SCORE_BITS
+from glassfleet.schemes.tree.rows import TrainingRows, training_rows
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
@@ -30,7 +31,6 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.tree.training import TrainingRows, training_rows
 from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.simulation import central, federated
 from schemas.errors import RunFailedError, UsageError
@@ -39,7 +39,7 @@ from tests.support.sample_models import unit_domain
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)
 TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 2, 0.1, 0.2)))
-SUPPORTED = Parameters(min_rows=1, support=3)
+SUPPORTED = TreeParameters(min_rows=1, support=3)
 EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
 K, LEAST = 4, 5
 TARGET: Common = ((3, 0), (3, 511))
@@ -57,23 +57,23 @@ def prepared(data: Dataset) -> TrainingRows:
     return training_rows(data, DOMAIN, 1, 0.0)
 
 
-def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4), features: tuple[int, ...] = (0, 2)) -> Question:
+def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4), features: tuple[int, ...] = (0, 2)) -> TreeQuestion:
     """Return a question about the rows in each bin."""
-    asked = Question(SUPPORT, SUPPORTED, DOMAIN, (0, 1, 2), tree, leaves=leaves, features=features, edges=EDGES)
+    asked = TreeQuestion(SUPPORT, SUPPORTED, DOMAIN, (0, 1, 2), tree, leaves=leaves, features=features, edges=EDGES)
     return replace(asked, counted=np.ones((len(leaves), len(features), 63), dtype=bool))
 
 
-def of_bands() -> Question:
+def of_bands() -> TreeQuestion:
     kept = np.zeros((2, 2, 63), dtype=bool)
     kept[0, 0, [9, 19]] = kept[1, 1, 31] = True
     return replace(of_bins(), kind="bands", coefficients=np.full((4, 1, K), 0.1), kept=kept)
 
 
-def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int, int], ...] = (), common: Common = ()) -> Question:
-    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed, common=(*common, *TARGET))
+def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int, int], ...] = (), common: Common = ()) -> TreeQuestion:
+    return TreeQuestion(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed, common=(*common, *TARGET))
 
 
-def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
+def answer(asked: TreeQuestion, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
     given = SCHEME.client.contribute(asked.to_task(), data, np.random.default_rng(0))
     SCHEME.server.check(asked.to_task(), given)
     assert {name: array.shape for name, array in given.sums.items()} == SCHEME.layout(asked.to_task())
@@ -185,7 +185,7 @@ def test_vehicle_sums_the_joint_fit_with_one_draw_for_each_row() -> None:
 # --- what is decided ------------------------------------------------------------------------------------------------
 
 
-def counted(asked: Question, counts: Any, *former: tuple[Question, Any]) -> Contribution:
+def counted(asked: TreeQuestion, counts: Any, *former: tuple[TreeQuestion, Any]) -> Contribution:
     def given(numbers: Any) -> Contribution:
         return Contribution(SUPPORT, 500, {"rows": np.array(numbers, dtype=np.int64)})
 
@@ -203,7 +203,7 @@ def bins(*filled: tuple[int, ...]) -> np.ndarray[Any, Any]:
 ONE = of_bins(leaves=(3,), features=(0,))
 
 
-def filled_bands(counts: np.ndarray[Any, Any], *given: Contribution, asked: Question = ONE) -> list[int]:
+def filled_bands(counts: np.ndarray[Any, Any], *given: Contribution, asked: TreeQuestion = ONE) -> list[int]:
     """Decide, and return how many of the counted rows are in each band that has some."""
     enough, kept = decide_bands(asked, given)
     assert enough.all()
@@ -273,7 +273,7 @@ def test_rows_of_other_values_are_counted_by_band_and_by_pair() -> None:
 
 
 @pytest.mark.parametrize("asked", [of_bins(), of_pairs(SUPPORT)])
-def test_equal_rows_of_a_vehicle_count_once(asked: Question) -> None:
+def test_equal_rows_of_a_vehicle_count_once(asked: TreeQuestion) -> None:
     data, asked = rows(200), replace(asked, parameters=SUPPORTED.model_copy(update={"support": 10**6}))
     twice = Dataset(NAMES, "y", np.concatenate([data.X, data.X[:50]]), np.concatenate([data.y, data.y[:50]]))
     assert (answer(asked, twice)["rows"] == answer(asked, data)["rows"]).all()
@@ -324,13 +324,13 @@ def test_run_with_support_learns_and_replays_from_its_record() -> None:
 
 
 def test_new_leaves_are_counted_by_the_bands_of_the_leaf_above() -> None:
-    heard: list[Question] = []
+    heard: list[TreeQuestion] = []
     fleet = {"v1": rows(3000)}
-    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(Question.from_task(task)))
+    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(TreeQuestion.from_task(task)))
     above: dict[str, np.ndarray[Any, Any]] = {}  # by path, as other leaves have other numbers once a split is not made
     compared = 0
 
-    def path(asked: Question, leaf: int) -> str:
+    def path(asked: TreeQuestion, leaf: int) -> str:
         return str([(split.ramp, upper) for split, upper in asked.tree.path(leaf)])
 
     for asked in heard:
@@ -415,7 +415,7 @@ def test_splits_have_different_ramps() -> None:
 
 def test_fleet_of_fewer_rows_than_support_ends_with_a_reason() -> None:
     with pytest.raises(RunFailedError, match=r"fewer than 700 rows in .*ask for less support"):
-        central(SCHEME, Parameters(min_rows=1, support=700), DOMAIN, rows())
+        central(SCHEME, TreeParameters(min_rows=1, support=700), DOMAIN, rows())
 
 
 def test_few_rows_and_constant_targets_make_one_rule() -> None:
@@ -444,7 +444,7 @@ def test_few_rows_and_constant_targets_make_one_rule() -> None:
         (of_bins(), {"edges": EDGES[:, ::-1].copy()}),
     ],
 )
-def test_malformed_questions_are_refused(asked: Question, changed: dict[str, Any]) -> None:
+def test_malformed_questions_are_refused(asked: TreeQuestion, changed: dict[str, Any]) -> None:
     task = asked.to_task()
     with pytest.raises(TaskError):
         SCHEME.client.contribute(
@@ -455,13 +455,13 @@ def test_malformed_questions_are_refused(asked: Question, changed: dict[str, Any
 def test_questions_of_one_course_are_not_asked_in_the_other() -> None:
     for asked in (of_bands(), of_bins(), of_pairs()):
         with pytest.raises(TaskError, match="a run with support asks other questions"):
-            Question.from_task(replace(asked, parameters=Parameters(min_rows=1)).to_task())
+            TreeQuestion.from_task(replace(asked, parameters=TreeParameters(min_rows=1)).to_task())
     with pytest.raises(TaskError, match="a run with support asks other questions"):
-        Question.from_task(replace(of_bands(), kind="ramps", candidates=((3, (0, 0.5, 0.75)),)).to_task())
+        TreeQuestion.from_task(replace(of_bands(), kind="ramps", candidates=((3, (0, 0.5, 0.75)),)).to_task())
 
 
 @pytest.mark.parametrize("asked", [of_bands(), of_bins(), of_pairs(), of_pairs(SUPPORT)])
-def test_sums_that_no_rows_have_are_refused(asked: Question) -> None:
+def test_sums_that_no_rows_have_are_refused(asked: TreeQuestion) -> None:
     sums = answer(asked, rows())
     for name, array in sums.items():
         given = Contribution(asked.kind, 600, {**sums, name: array + (1 << 50)})

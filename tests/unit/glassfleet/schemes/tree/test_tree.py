@@ -13,12 +13,13 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.schemes.tree import SCHEME, Parameters, messages, training
+from glassfleet.schemes.tree import SCHEME, TreeParameters, messages
+from glassfleet.schemes.tree import rows as prepared
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
 from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
-from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
@@ -30,7 +31,7 @@ NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)
 TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 0, 0.1, 0.2), Split(4, 0, 0.6, 0.8)))
 K = 4
-EXACT = Parameters(min_rows=1, holdout=0.2)
+EXACT = TreeParameters(min_rows=1, holdout=0.2)
 EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
 
 
@@ -41,15 +42,15 @@ def rows(n: int = 400, seed: int = 1) -> Dataset:
     return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
 
 
-def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
+def answer(asked: TreeQuestion, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
     given = SCHEME.client.contribute(asked.to_task(), data, np.random.default_rng(0))
     SCHEME.server.check(asked.to_task(), given)
     return dict(given.sums)
 
 
-def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> Question:
+def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> TreeQuestion:
     coefficients = np.full((len(tree.leaves), 1, K), 0.1)
-    return Question("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
+    return TreeQuestion("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
 
 
 def columns(data: Dataset) -> np.ndarray[Any, Any]:
@@ -127,7 +128,7 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
-    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, 1, K), 0.1), candidates=((leaf, ramp),))
+    asked = TreeQuestion("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, 1, K), 0.1), candidates=((leaf, ramp),))
     sums = answer(asked, data)
     mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
     for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
@@ -232,7 +233,7 @@ def test_ramps_are_wide_and_narrow():
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
-def run(parameters: Parameters, data: Dataset) -> tuple[Any, int, Any]:
+def run(parameters: TreeParameters, data: Dataset) -> tuple[Any, int, Any]:
     outcome = central(SCHEME, parameters, DOMAIN, data)
     return outcome.model, outcome.rounds, outcome.summary
 
@@ -249,7 +250,7 @@ def test_run_finds_the_split_and_stops_early():
 
 
 def test_run_keeps_the_largest_tree_when_no_rows_are_held_out():
-    model, _, _ = run(Parameters(min_rows=1, holdout=0.0, max_rules=5), rows(3000))
+    model, _, _ = run(TreeParameters(min_rows=1, holdout=0.0, max_rules=5), rows(3000))
     assert len(model.rules()) == 5
 
 
@@ -267,12 +268,12 @@ def test_constant_target_is_one_rule():
 # --- growing ---------------------------------------------------------------------------------------------------------
 
 
-def played(data: Dataset, **settings: Any) -> tuple[list[Question], Any]:
+def played(data: Dataset, **settings: Any) -> tuple[list[TreeQuestion], Any]:
     """Return the questions of a run of one vehicle, and what it came to."""
-    step: Next | Done = SCHEME.server.start(Parameters(min_rows=1, **settings), DOMAIN, 0)
-    asked: list[Question] = []
+    step: Next | Done = SCHEME.server.start(TreeParameters(min_rows=1, **settings), DOMAIN, 0)
+    asked: list[TreeQuestion] = []
     while isinstance(step, Next):
-        asked.append(Question.from_task(step.task))
+        asked.append(TreeQuestion.from_task(step.task))
         given = SCHEME.client.contribute(step.task, data, np.random.default_rng(0))
         step = SCHEME.server.reduce(step.state, [given])
     return asked, step
@@ -327,7 +328,7 @@ def test_straight_line_stays_one_rule_and_says_how_good_more_would_be(noise, wor
     ],
 )
 def test_model_of_few_rules_says_what_more_would_have_brought(most, rules, errors, words):
-    question = Question("scan", EXACT.model_copy(update={"max_rules": most}), DOMAIN)
+    question = TreeQuestion("scan", EXACT.model_copy(update={"max_rules": most}), DOMAIN)
     assert why_few(question, rules, errors) == words
 
 
@@ -352,6 +353,6 @@ def test_answers_by_blocks_of_rows_are_those_of_all_rows_at_once(monkeypatch):
     data = rows()
     question = bins_question(TREE, 1, (TREE.leaves[1],))
     whole = answer(question, data)
-    monkeypatch.setattr(training, "BLOCK_ROWS", 77)
+    monkeypatch.setattr(prepared, "BLOCK_ROWS", 77)
     again = answer(question, rows())
     assert all((again[name] == part).all() for name, part in whole.items())

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.contract.abilities import private_parameters
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.holdout import row_hashes
 from glassfleet.errors import ContributionError, TaskError
@@ -19,8 +19,8 @@ from glassfleet.private.draws import draws
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import PrivateFleet, Vehicle
-from glassfleet.schemes.tsk import SCHEME, Parameters
-from glassfleet.schemes.tsk.messages import POWERS, Question, powers_of
+from glassfleet.schemes.tsk import SCHEME, TskParameters
+from glassfleet.schemes.tsk.messages import POWERS, TskQuestion, powers_of
 from glassfleet.schemes.tsk.rules import DUST, with_otherwise
 from glassfleet.schemes.tsk.support import cuts_of, decide_rules
 from glassfleet.simulation import central, federated
@@ -29,7 +29,7 @@ from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b")
 DOMAIN = unit_domain(NAMES)
-SUPPORTED = Parameters(support=3, min_rows=1, n_sets=2, n_clusters=6)
+SUPPORTED = TskParameters(support=3, min_rows=1, n_sets=2, n_clusters=6)
 RULES = np.array([[0, 0], [1, 1]], dtype=np.int8)
 COMMON: Common = ((1, 25), (2, 0))
 LEAST = 4
@@ -46,8 +46,8 @@ def rows(n: int = 400) -> Dataset:
 CUTS = np.array([1, 0], dtype=np.int8)
 
 
-def of_rules(common: Common = COMMON, cuts: Any = CUTS) -> Question:
-    return Question(SUPPORT, SUPPORTED, DOMAIN, antecedents=RULES, cuts=cuts, common=common)
+def of_rules(common: Common = COMMON, cuts: Any = CUTS) -> TskQuestion:
+    return TskQuestion(SUPPORT, SUPPORTED, DOMAIN, antecedents=RULES, cuts=cuts, common=common)
 
 
 def strengths(data: Dataset) -> list[Any]:
@@ -72,7 +72,7 @@ def test_fleet_is_asked_for_the_strongest_row_of_each_rule() -> None:
 
 def test_values_are_counted_of_different_rows() -> None:
     counts = SCHEME.client.contribute(
-        Question("columns", SUPPORTED, DOMAIN).to_task(), rows(), np.random.default_rng(0)
+        TskQuestion("columns", SUPPORTED, DOMAIN).to_task(), rows(), np.random.default_rng(0)
     )
     assert counts.sums["rows"].sum(axis=1).tolist() == [400] * 3
 
@@ -104,10 +104,10 @@ def test_inputs_that_are_no_columns_of_a_rule_are_in_none_of_its_products() -> N
     assert (gram.any(axis=2) == [[True, False, True, True], [False, True, True, True]]).all()
 
 
-def counted(asked: Question, counts: Any, *former: tuple[Question, int]) -> Contribution:
+def counted(asked: TskQuestion, counts: Any, *former: tuple[TskQuestion, int]) -> Contribution:
     """Return an answer with counts of the first rule's layers, and 9 heavy rows of each layer of the second."""
 
-    def given(question: Question, first: Any) -> Contribution:
+    def given(question: TskQuestion, first: Any) -> Contribution:
         every = [*first, *[(9, 0)] * len(question.least_of)]
         return Contribution(SUPPORT, 500, {"rows": np.array(every, dtype=np.int64)})
 
@@ -138,7 +138,7 @@ def test_rule_and_each_of_its_layers_rest_on_no_rows_or_on_enough_heavy_ones(cou
 def test_who_left_counts_by_itself_and_what_was_not_counted_before_is_not_enough() -> None:
     asked, every = of_rules(), [(9, 0)] * 3
 
-    def first(*former: tuple[Question, int]) -> list[bool]:
+    def first(*former: tuple[TskQuestion, int]) -> list[bool]:
         line: list[bool] = decide_rules(asked, [counted(asked, every, *former)])[0].tolist()
         return line
 
@@ -151,7 +151,7 @@ def test_who_left_counts_by_itself_and_what_was_not_counted_before_is_not_enough
 def test_otherwise_is_about_all_other_rules_and_rows_have_draws_in_it() -> None:
     both, one = (with_otherwise(rules, 2) for rules in (RULES, RULES[:1]))
     asked, other = (
-        Question(SUPPORT, SUPPORTED, DOMAIN, antecedents=rules, cuts=np.zeros(len(rules), dtype=np.int8))
+        TskQuestion(SUPPORT, SUPPORTED, DOMAIN, antecedents=rules, cuts=np.zeros(len(rules), dtype=np.int8))
         for rules in (both, one)
     )
     given = Contribution(SUPPORT, 500, {"rows": np.full((3, 2), 9)})
@@ -164,7 +164,7 @@ def test_otherwise_is_about_all_other_rules_and_rows_have_draws_in_it() -> None:
     data = rows()
     sums = [
         SCHEME.client.contribute(
-            Question("sums", SUPPORTED, DOMAIN, antecedents=rules, columns=np.ones((len(rules), 3), bool)).to_task(),
+            TskQuestion("sums", SUPPORTED, DOMAIN, antecedents=rules, columns=np.ones((len(rules), 3), bool)).to_task(),
             data, np.random.default_rng(0),
         ).sums["ws"]
         for rules in (both, one)
@@ -176,10 +176,10 @@ def test_otherwise_is_about_all_other_rules_and_rows_have_draws_in_it() -> None:
 
 
 def test_rules_are_asked_about_again_where_some_are_left_out() -> None:
-    heard: list[Question] = []
+    heard: list[TskQuestion] = []
     X = np.concatenate([np.random.default_rng(0).random((60, 2)) * 0.1, [[0.9, 0.9]]])
     data = Dataset(NAMES, "y", X, np.concatenate([X[:60, 0], [0.3]]))
-    federated(SCHEME, SUPPORTED, DOMAIN, {"v": data}, listen=lambda task, _: heard.append(Question.from_task(task)))
+    federated(SCHEME, SUPPORTED, DOMAIN, {"v": data}, listen=lambda task, _: heard.append(TskQuestion.from_task(task)))
     kinds = [asked.kind for asked in heard if asked.kind != "clusters"]
     assert kinds == ["columns", "strengths", "support", "strengths", "support", "sums", "weights"]
     first, second = (asked.antecedents for asked in heard if asked.kind == SUPPORT)
@@ -231,26 +231,26 @@ def test_constant_input_ends_no_run() -> None:
 def test_malformed_common_values_are_refused(changed: dict[str, Any]) -> None:
     task = of_rules().to_task()
     with pytest.raises(TaskError):
-        Question.from_task(Task(task.scheme, task.kind, {**task.body, **changed}))
+        TskQuestion.from_task(Task(task.scheme, task.kind, {**task.body, **changed}))
 
 
 @pytest.mark.parametrize("cuts", [None, [-1, 0], [0, POWERS + 1], [0]])
 def test_malformed_cuts_are_refused(cuts: list[int] | None) -> None:
     task, changed = of_rules().to_task(), None if cuts is None else np.array(cuts, dtype=np.int8)
     with pytest.raises(TaskError):
-        Question.from_task(Task(task.scheme, task.kind, {**task.body, "cuts": changed}))
+        TskQuestion.from_task(Task(task.scheme, task.kind, {**task.body, "cuts": changed}))
 
 
 @pytest.mark.parametrize("columns", [None, np.ones((2, 2), dtype=bool)])
 def test_malformed_columns_are_refused(columns: Any) -> None:
     task = replace(of_rules(), kind="sums", cuts=None, common=()).to_task()
     with pytest.raises(TaskError, match="columns"):
-        Question.from_task(Task(task.scheme, task.kind, {**task.body, "columns": columns}))
+        TskQuestion.from_task(Task(task.scheme, task.kind, {**task.body, "columns": columns}))
 
 
 def test_counts_are_asked_in_runs_with_support_alone() -> None:
     strongest = replace(of_rules(), kind="strengths", cuts=None, common=())
-    for asked in (of_rules(), strongest, Question("columns", SUPPORTED, DOMAIN)):
-        task = replace(asked, parameters=Parameters(n_sets=2, n_clusters=6)).to_task()
+    for asked in (of_rules(), strongest, TskQuestion("columns", SUPPORTED, DOMAIN)):
+        task = replace(asked, parameters=TskParameters(n_sets=2, n_clusters=6)).to_task()
         with pytest.raises(TaskError, match="of runs with support"):
-            Question.from_task(task)
+            TskQuestion.from_task(task)

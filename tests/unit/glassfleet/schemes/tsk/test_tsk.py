@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
+from glassfleet.schemes.tsk import SCHEME, TskParameters, TskSystem
 from glassfleet.schemes.tsk import server as server_module
-from glassfleet.schemes.tsk.rules import RuleBase, average
+from glassfleet.schemes.tsk.rules import TskRuleBase, average
 from glassfleet.simulation import federated
 from schemas.errors import RunFailedError
 from tests.support.sample_models import curve, unit_domain
@@ -27,10 +27,10 @@ DOMAIN = Domain(
 )
 
 
-def _base(rules: list[Any]) -> RuleBase:
+def _base(rules: list[Any]) -> TskRuleBase:
     """Make a base of (antecedent, coefficients and intercept, weight)."""
     weight = np.array([float(rule[2]) for rule in rules])
-    return RuleBase(
+    return TskRuleBase(
         np.array([rule[0] for rule in rules], dtype=np.int8),
         np.array([rule[1] for rule in rules], dtype=np.float64),
         weight, weight, weight,
@@ -41,7 +41,7 @@ RULES = [((0, 0), (0.0, 0.0, 0.2), 0.3), ((0, 1), (0.5, 0.1, 0.1), 0.6), ((1, 1)
 
 
 def _model(**parameters: Any) -> TskSystem:
-    return TskSystem(Parameters(**parameters), DOMAIN, _base(RULES))
+    return TskSystem(TskParameters(**parameters), DOMAIN, _base(RULES))
 
 
 def test_weightiest_rule_answers_when_none_fires() -> None:
@@ -60,7 +60,9 @@ def test_weighted_average_holds_for_strengths_near_nothing() -> None:
     coefficients = np.zeros((2, 301))
     coefficients[:, -1] = 0.2, 0.6
     half = np.full(2, 0.5)
-    model = TskSystem(Parameters(inference="weighted_average"), domain, RuleBase(line, coefficients, half, half, half))
+    model = TskSystem(
+        TskParameters(inference="weighted_average"), domain, TskRuleBase(line, coefficients, half, half, half)
+    )
     # Every degree is 0.08: both strengths are 0.08^299 times a degree, which float64 holds only below its normal range.
     x = np.full((1, 300), 0.46)
     x[0, 0] = 0.25
@@ -90,12 +92,12 @@ def test_rules_that_never_fired_anywhere_are_averaged_without_weights() -> None:
 NAMES = ("a", "b")
 UNIT = unit_domain(NAMES)
 RNG = np.random.default_rng(0)
-AVERAGED = Parameters(n_clusters=8, consequents="averaged")
-POOLED = Parameters(n_clusters=8, antecedents="local")
-FEDERATED = Parameters(n_clusters=8, max_rounds=4)
+AVERAGED = TskParameters(n_clusters=8, consequents="averaged")
+POOLED = TskParameters(n_clusters=8, antecedents="local")
+FEDERATED = TskParameters(n_clusters=8, max_rounds=4)
 
 
-def _question(parameters: Parameters, kind: str, skip: int = 0) -> Next:
+def _question(parameters: TskParameters, kind: str, skip: int = 0) -> Next:
     step: Any = SCHEME.server.start(parameters, UNIT, 0)
     while step.task.kind != kind or skip:
         skip -= step.task.kind == kind
@@ -104,7 +106,7 @@ def _question(parameters: Parameters, kind: str, skip: int = 0) -> Next:
     return step
 
 
-def _tampered(parameters: Parameters, kind: str, name: str, change: Any) -> tuple[Task, Contribution]:
+def _tampered(parameters: TskParameters, kind: str, name: str, change: Any) -> tuple[Task, Contribution]:
     task = _question(parameters, kind, skip=kind == "clusters").task
     answer = SCHEME.client.contribute(task, curve(), RNG)
     sums, values = ({key: array.copy() for key, array in part.items()} for part in (answer.sums, answer.values))
@@ -150,7 +152,7 @@ def _first(value: Any) -> Any:
     ],
 )
 def test_server_refuses_impossible_answers_with_the_reason(
-    parameters: Parameters, kind: str, name: str, change: Any, reason: str
+    parameters: TskParameters, kind: str, name: str, change: Any, reason: str
 ) -> None:
     task, wrong = _tampered(parameters, kind, name, change)
     with pytest.raises(ContributionError, match=reason):
@@ -165,7 +167,7 @@ def test_server_refuses_nullified_answers_when_the_run_nullifies_none() -> None:
 
 
 @pytest.mark.parametrize("parameters", [AVERAGED, POOLED, FEDERATED])
-def test_fleet_whose_rows_are_too_few_to_condense_fails_by_name(parameters: Parameters) -> None:
+def test_fleet_whose_rows_are_too_few_to_condense_fails_by_name(parameters: TskParameters) -> None:
     with pytest.raises(RunFailedError, match=r"^no-rows: no agent that answered has any rows to use"):
         federated(SCHEME, parameters, UNIT, {"a": curve(1), "b": curve(2, seed=2)})
 
@@ -186,4 +188,4 @@ def test_too_many_rows_for_the_grid_fail_by_name() -> None:
 
 def test_federated_antecedents_go_with_pooled_consequents_only() -> None:
     with pytest.raises(ValidationError, match="pooled"):
-        Parameters(antecedents="federated", consequents="averaged")
+        TskParameters(antecedents="federated", consequents="averaged")

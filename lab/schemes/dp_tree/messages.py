@@ -20,7 +20,7 @@ from glassfleet.contract.tasks import (
     task_head,
 )
 from glassfleet.errors import TaskError
-from glassfleet.schemes.dp_tree.params import Parameters
+from lab.schemes.dp_tree.params import DpTreeParameters
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -97,8 +97,8 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Question(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
+class DpTreeQuestion(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeDpTreeDpTreeQuestion`.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Question(SchemeQuestion):
     """
 
     kind: Kind
-    parameters: Parameters
+    parameters: DpTreeParameters
     agents: int = 0
     edges: NDArray[np.float64] | None = None
     growth: Growth | None = None
@@ -173,9 +173,9 @@ class Question(SchemeQuestion):
         return Task(NAME, self.kind, body)
 
     @classmethod
-    def from_task(cls, task: Task) -> Question:
+    def from_task(cls, task: Task) -> DpTreeQuestion:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, DpTreeParameters)
         body = task.body
         with task_errors():
             check_classes(domain, NAME, MAX_CLASSES)
@@ -192,7 +192,7 @@ class Question(SchemeQuestion):
         return cls(kind, parameters, domain, agents, edges, growth, nodes)
 
 
-read_task = Remembered(Question.from_task)
+read_task = Remembered(DpTreeQuestion.from_task)
 """``Question.from_task``, once for each task."""
 
 

@@ -11,7 +11,7 @@ from glassfleet.data.documents import RunParameters
 Noise = Literal["local", "aggregate", "paper", "none"]
 
 
-class Parameters(RunParameters):
+class DpTreeParameters(RunParameters):
     """What a run of dp_tree can be told.
 
     Attributes

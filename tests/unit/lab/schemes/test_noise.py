@@ -11,9 +11,9 @@ import pytest
 from glassfleet.contract.messages import Next
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.schemes.dp_tree import SCHEME, Parameters
-from glassfleet.schemes.dp_tree.noise import draw, true_epsilon
 from glassfleet.simulation import federated
+from lab.schemes.dp_tree import SCHEME, DpTreeParameters
+from lab.schemes.dp_tree.noise import draw, true_epsilon
 from schemas.errors import RunFailedError
 
 DOMAIN = Domain(
@@ -79,7 +79,7 @@ def test_a_row_is_once_in_every_histogram_so_that_its_budget_is_what_it_costs() 
         np.append(data.y, "yes"),
         categories=data.categories,
     )
-    step: Any = SCHEME.server.start(Parameters(noise="none", max_depth=3), DOMAIN, 0)
+    step: Any = SCHEME.server.start(DpTreeParameters(noise="none", max_depth=3), DOMAIN, 0)
     changes: list[tuple[str, int]] = []
     while isinstance(step, Next):
         without, with_row = (
@@ -99,14 +99,14 @@ def test_a_row_is_once_in_every_histogram_so_that_its_budget_is_what_it_costs() 
 
 def test_tree_is_useful_when_the_budget_is_large() -> None:
     fleet = _fleet()
-    outcome = federated(SCHEME, Parameters(epsilon=200.0, max_depth=3), DOMAIN, fleet)
+    outcome = federated(SCHEME, DpTreeParameters(epsilon=200.0, max_depth=3), DOMAIN, fleet)
     data = pool(list(fleet.values()))
     assert float((outcome.model.predict(data.X) == data.y).mean()) > 0.8
     assert outcome.summary["private"] is True
 
 
 def test_run_says_that_papers_noise_is_not_private() -> None:
-    outcome = federated(SCHEME, Parameters(noise="paper"), DOMAIN, _fleet())
+    outcome = federated(SCHEME, DpTreeParameters(noise="paper"), DOMAIN, _fleet())
     assert outcome.summary["private"] is False
     assert outcome.summary["epsilon_sum"] is None
     assert outcome.summary["epsilon_answer"] is None
@@ -114,7 +114,7 @@ def test_run_says_that_papers_noise_is_not_private() -> None:
 
 def test_sum_is_not_used_when_too_many_shares_of_noise_are_missing() -> None:
     fleet = _fleet(5)
-    step: Any = SCHEME.server.start(Parameters(noise="aggregate"), DOMAIN, 0)
+    step: Any = SCHEME.server.start(DpTreeParameters(noise="aggregate"), DOMAIN, 0)
     rng = np.random.default_rng(0)
     step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()])
     answers = [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()]

@@ -15,13 +15,13 @@ from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.contract.progress import OutlineNode, outlined
 from glassfleet.contract.sums import Sums, add_up, ask, chained_digest
 from glassfleet.contract.tasks import check_classes, usage_errors
-from glassfleet.crisp import Tree, TreeModel
+from glassfleet.crisp import CrispTree, CrispTreeModel
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.schemes.dp_tree.client import grid_edges
-from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
-from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
-from glassfleet.schemes.dp_tree.params import Parameters
+from lab.schemes.dp_tree.client import grid_edges
+from lab.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, DpTreeQuestion, Growth, read_task
+from lab.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
+from lab.schemes.dp_tree.params import DpTreeParameters
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -29,11 +29,11 @@ from schemas.errors import RunFailedError
 class DpTreeServer:
     """Turns summed counts into the next question, or into the tree."""
 
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random here
+    def start(self, parameters: DpTreeParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random here
         """Ask who is there."""
         with usage_errors():
             check_classes(domain, NAME, MAX_CLASSES)
-        return ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": "", "spent": []})
+        return ask(DpTreeQuestion("hello", parameters, domain), {"counts": [], "sums_digest": "", "spent": []})
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -92,7 +92,7 @@ class DpTreeServer:
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
 
 
-def _spent(question: Question, state: State, contributions: Sequence[Contribution]) -> list[Value]:
+def _spent(question: DpTreeQuestion, state: State, contributions: Sequence[Contribution]) -> list[Value]:
     """Return what each group's answers have spent so far: its number, that of its edition, and epsilon.
 
     A group that shrank since its last answer was asked again, and who answered has spent that twice. A plain run is one
@@ -106,7 +106,7 @@ def _spent(question: Question, state: State, contributions: Sequence[Contributio
     return [[group, edition, spent] for group, (edition, spent) in sorted(known.items())]
 
 
-def _noise(question: Question, contributions: Sequence[Contribution]) -> float:
+def _noise(question: DpTreeQuestion, contributions: Sequence[Contribution]) -> float:
     """Return the standard deviation of the noise in one cell of a level's sums."""
     parameters = question.parameters
     epsilon, mode = parameters.cell_epsilon(question.n_features), parameters.noise
@@ -118,7 +118,7 @@ def _noise(question: Question, contributions: Sequence[Contribution]) -> float:
     return math.hypot(*groups) if groups else deviation(epsilon, mode, question.agents)
 
 
-def _edges(question: Question, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+def _edges(question: DpTreeQuestion, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the inner edges of about equal shares of the rows, from the noisy histogram; some may coincide."""
     n_bins, grid = question.parameters.n_bins, grid_edges(question.domain)
     edges = np.empty((question.n_features, n_bins - 1))
@@ -129,7 +129,7 @@ def _edges(question: Question, histogram: NDArray[np.int64]) -> NDArray[np.float
     return edges
 
 
-def _grow(question: Question, state: State, sums: Sums, digest: str, noise: float) -> Next | Done:
+def _grow(question: DpTreeQuestion, state: State, sums: Sums, digest: str, noise: float) -> Next | Done:
     """Split the open nodes that hold enough rows, and make leaves of the others."""
     parameters = question.parameters
     assert question.growth is not None
@@ -189,11 +189,11 @@ def _with_splits(growth: Growth, chosen: Mapping[int, tuple[int, int]]) -> Growt
     return Growth(feature, cut, left, level)
 
 
-def _finish(question: Question, state: State, counts: NDArray[np.int64], digest: str) -> Done:
+def _finish(question: DpTreeQuestion, state: State, counts: NDArray[np.int64], digest: str) -> Done:
     assert question.growth is not None
     assert question.edges is not None
     parameters = question.parameters
-    model = TreeModel(NAME, parameters, question.domain, finished_tree(question.growth, question.edges, counts))
+    model = CrispTreeModel(NAME, parameters, question.domain, finished_tree(question.growth, question.edges, counts))
     kept = true_epsilon(parameters.noise, parameters.epsilon, question.agents)
     summary: dict[str, Value] = {
         "sums_digest": digest,
@@ -209,7 +209,7 @@ def _finish(question: Question, state: State, counts: NDArray[np.int64], digest:
     return Done(model, summary)
 
 
-def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np.int64]) -> Tree:
+def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np.int64]) -> CrispTree:
     """Return the tree in pre-order. Noisy counts below 0 count as 0; a node of which nothing is left answers as its
     parent does.
     """  # noqa: D205 - one sentence
@@ -235,7 +235,7 @@ def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np
     split = growth.left[at] >= 0
     feature = growth.feature[at].astype(np.int32)
     threshold: Any = np.where(split, edges[np.maximum(feature, 0), np.maximum(growth.cut[at], 0)], 0.0)
-    return Tree(
+    return CrispTree(
         feature=feature,
         threshold=threshold,
         right=np.where(split, place[np.where(split, growth.left[at] + 1, 0)], -1).astype(np.intp),
@@ -245,7 +245,7 @@ def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np
     )
 
 
-def progress_of(question: Question) -> dict[str, Value]:
+def progress_of(question: DpTreeQuestion) -> dict[str, Value]:
     """Return the stage, the size so far and a drawing, from the question that is open."""
     growth = question.growth
     if growth is None or question.nodes is None or question.edges is None:
@@ -262,7 +262,7 @@ def progress_of(question: Question) -> dict[str, Value]:
     }
 
 
-def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
+def _nodes(question: DpTreeQuestion, open_nodes: set[int]) -> Iterator[OutlineNode]:
     growth, edges = question.growth, question.edges
     assert growth is not None
     assert edges is not None

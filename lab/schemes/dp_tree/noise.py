@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.schemes.dp_tree.params import Noise
+from lab.schemes.dp_tree.params import Noise
 
 SLACK = 100.0
 """Noise beyond this many of its scales is a lie (its chance is below e^-99)."""
@@ -31,7 +31,7 @@ def draw(
     epsilon : float
         Budget of the question.
     mode : Noise
-        See :class:`~glassfleet.schemes.dp_tree.params.Parameters`.
+        See :class:`~lab.schemes.dp_tree.params.DpTreeParameters`.
     agents : int
         t, those who answer with rows, >= 1. Shares are sized so that those of any t - 1 of them suffice: one may be
         missing, or be the one who looks.

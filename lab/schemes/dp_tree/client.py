@@ -9,8 +9,8 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, prepare
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.schemes.dp_tree.messages import GRID, Growth, Question, read_task
-from glassfleet.schemes.dp_tree.noise import draw
+from lab.schemes.dp_tree.messages import GRID, DpTreeQuestion, Growth, read_task
+from lab.schemes.dp_tree.noise import draw
 
 
 class DpTreeClient:
@@ -57,13 +57,13 @@ def bin_rows(X: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.i
     return bins
 
 
-def _histogram(question: Question, columns: Columns) -> dict[str, NDArray[np.int64]]:
+def _histogram(question: DpTreeQuestion, columns: Columns) -> dict[str, NDArray[np.int64]]:
     bins = bin_rows(columns.X, grid_edges(question.domain)) + np.arange(question.n_features) * GRID
     counts = np.bincount(bins.ravel(), minlength=question.n_features * GRID)
     return {"histogram": counts.reshape(question.n_features, GRID).astype(np.int64)}
 
 
-def _level(question: Question, columns: Columns) -> dict[str, NDArray[np.int64]]:
+def _level(question: DpTreeQuestion, columns: Columns) -> dict[str, NDArray[np.int64]]:
     assert question.growth is not None
     assert question.nodes is not None
     assert question.edges is not None
