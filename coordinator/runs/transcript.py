@@ -38,8 +38,8 @@ class Transcript:
 def transcript_of(engine: Engine, entries: Sequence[Entry]) -> Transcript | None:
     """Return what the vehicles told in a run, from its entries; None: there are none.
 
-    Raises as `transaction.fold`; and StorageError for a private run of another fleet than the engine's, and for an elastic
-    run whose journal has let answers go.
+    Raises as `transaction.fold`; and StorageError for a private run of another fleet than the engine's, and for an
+    elastic run whose journal has let answers go.
     """
     state: RunState | None = None
     opened: dict[str, OpenRound] = {}
