@@ -11,12 +11,11 @@ from typing import Protocol
 
 import structlog
 
-from broker.folders import alone_in
-from broker.identity import load_identity, save_identity
+from broker.identity import alone_in, load_identity, save_identity
 from broker.tls import CA, CERT, CRL, KEY
 from schemas.errors import StorageError, UsageError, WireError
 from schemas.trust.certificates import UNREADABLE
-from schemas.trust.revocation import merged, of_file
+from schemas.trust.revocation import newest
 from schemas.trust.signing import Signer, Verifier
 
 LOOK_EVERY = 2.0
@@ -45,11 +44,11 @@ class Credentials(Protocol):
 
     @property
     def crl(self) -> bytes:
-        """The newest revocation list of each CA that is trusted, PEM, one after the other; empty: there is none."""
+        """The newest revocation list, PEM; empty: there is none."""
         ...
 
     def update_crl(self, crl: bytes) -> bool:
-        """Take over lists that were heard; whether one is newer than `crl`. Raises WireError when none is a CA's."""
+        """Take over a list that was heard; whether it is newer than `crl`. Raises WireError when it is not the CA's."""
         ...
 
     def refresh(self) -> bool:
@@ -94,8 +93,8 @@ class FolderCredentials:
         """Look, unless that was done a moment ago; whether a file of the identity changed.
 
         What cannot be read is not taken over: the former stays in use, and the next look may find it whole. An older
-        revocation list than the one that is known of the same CA, or one that none of the folder's CAs signed, is not
-        taken over either, and gives way to the known one in the folder.
+        revocation list than the one that is known, or one that the folder's CA did not sign, is not taken over either,
+        and gives way to the known one in the folder.
         """
         with self._changing:
             now = self._clock()
@@ -112,7 +111,7 @@ class FolderCredentials:
             identity = load_identity(self._folder)
             signer = Signer(identity.key, identity.certificate)
             # With its lists: nobody it has revoked shall be believed in between, on another thread.
-            self.verifier.trust(identity.ca, of_file(identity.crl))
+            self.verifier.trust(identity.ca, identity.crl)
         except UsageError as fault:
             if stamps != self._complained:
                 self._complained = stamps
@@ -124,7 +123,7 @@ class FolderCredentials:
         return True
 
     def update_crl(self, crl: bytes) -> bool:
-        """Take over lists that were heard; keep newer ones in the folder, so that a restart does not forget them."""
+        """Take over a list that was heard; keep a newer one in the folder, so that a restart does not forget it."""
         with self._changing:
             if not self._take_newer(crl):
                 return False
@@ -132,27 +131,26 @@ class FolderCredentials:
             return True
 
     def _take_newer(self, crl: bytes) -> bool:
-        """Revoke what lists name; whether one was newer than the known one of its CA, and is that now."""
+        """Revoke what a list names; whether it was newer than the known one, and is that now."""
         self.verifier.update_crl(crl)
-        return self._know(merged(self._ca, self.crl, crl))
+        return self._know(newest(self._ca, self.crl, crl))
 
     def _know(self, crl: bytes) -> bool:
         is_news, self.crl = crl != self.crl, crl
         return is_news
 
     def _keep(self) -> None:
-        """Put the known lists into the folder, beside newer ones that somebody has put there since the last look."""
+        """Put the known list into the folder, unless somebody has put a newer one there since the last look."""
         # Not for ever: whoever publishes waits for us.
         with alone_in(self._folder, wait=2.0):
             self._merge()
 
     def _merge(self) -> None:
         stamp, there, ca = self._stamp()[CRL], self._there(CRL), self._there(CA)
-        lists = of_file(there)
         try:
-            kept = merged(ca, lists, self.crl)
+            kept = newest(ca, there, self.crl)
         except UNREADABLE:
-            kept = merged(self._ca, lists, self.crl)
+            kept = newest(self._ca, there, self.crl)
         if kept in (b"", there):
             return
         # A folder that cannot be written to (a read-only volume) is no reason to trust a stolen vehicle meanwhile.
@@ -164,11 +162,11 @@ class FolderCredentials:
             self._stamps = {**self._stamps, CRL: self._stamp()[CRL]}
 
     def _from_folder(self, crl: bytes) -> None:
-        # Those of a CA that is not trusted any more are forgotten, also when there is nothing new.
-        self._know(merged(self._ca, self.crl))
+        # That of a former CA is forgotten, also when there is nothing new.
+        self._know(newest(self._ca, self.crl))
         if crl:
             try:
-                self._take_newer(of_file(crl))
+                self._take_newer(crl)
             except WireError as fault:
                 _log.warning("revocation-list-unusable", folder=str(self._folder), reason=str(fault))
 

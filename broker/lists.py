@@ -89,7 +89,6 @@ class ListTopic:
             self._store.want(body)
             self._leave(clears=clears)
             self._heard = body.digest
-            # By their names: some brokers keep what is retained from a filter over all.
             self._wanted = tuple(self._topics.blob(body.digest, index) for index in range(body.count))
             for topic in self._wanted:
                 self._transport.subscribe(topic)

@@ -15,7 +15,6 @@ import click
 EXTRAS = {
     "amqtt": "broker",
     "apprise": "notify",
-    "alembic": "coordinator",
     "fastapi": "coordinator",
     "immutables": "coordinator",
     "sqlalchemy": "coordinator",

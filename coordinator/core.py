@@ -37,8 +37,7 @@ from coordinator.engine import (
 )
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.presence import Presence
-from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
 from coordinator.messages import UNKNOWN_TASK, Decoder, Ignored, Inbound, Leftover, RetainedRequest
@@ -111,7 +110,7 @@ class Coordinator:
         Counts what happens, by name; other threads may copy it.
     observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics.
-    decoder, arrivals, fleet, witness, rebroadcast, presence
+    decoder, arrivals, fleet, witness, presence
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, schedules, outages
         What is known; the HTTP API reads them.
@@ -128,7 +127,6 @@ class Coordinator:
     observers: Sequence[Observer]
     decoder: Decoder
     fleet: Fleet
-    rebroadcast: Rebroadcast
     arrivals: Arrivals
     witness: Witness
     presence: Presence
@@ -176,11 +174,9 @@ class Coordinator:
             self.effects.adopt(state)
         for observer in self.observers:
             observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
-        # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
-        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request")
+        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request", "coordinator/state")
         for pattern in patterns:
             self.transport.subscribe(f"{self.topics.prefix}{pattern}")
-        self.transport.subscribe(self.topics.coordinator_state())
 
     # -- what goes in ---------------------------------------------------------------------------------------------
 
@@ -188,7 +184,6 @@ class Coordinator:
         """Publish everything that is retained: the broker may have forgotten it."""
         self.metrics["connected"] += 1
         self._report_outages(self.timeline.now())
-        self.rebroadcast.connected()
         self.presence.connected()
         self.models.connected()
         self.schedules.connected()
@@ -234,17 +229,15 @@ class Coordinator:
         self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
-        self.models.sign_again()
+        self.models.check_signatures()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)
         self.runs.tidy()
-        if self.rebroadcast.is_due(self.timeline.clock()):
-            self.effects.repeat(self.rebroadcast.pop_agents())
 
     def next_wake(self) -> float | None:
         """Return when the next `tick` will matter, in the coordinator's own time; None: only a message can."""
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
-        dues = [*self.arrivals.due_times(), self.rebroadcast.due, self.presence.due]
+        dues = [*self.arrivals.due_times(), self.presence.due]
         clocks = [self.timeline.at(due) for due in dues if due is not None]
         return min([*wakes, *self.rollouts.wakes(), *self.schedules.wakes(), *clocks], default=None)
 
@@ -339,7 +332,6 @@ class Coordinator:
             case (run, event):
                 self.effects.reply_not_live(run, event)
             case Envelope(body=AgentState()) | Address(kind="agent-state"):
-                self.rebroadcast.wildcards_work |= message.retained
                 return self._presence_events(decoded, at)
             case Ignored(code, detail, agent):
                 self._ignore(code, detail, agent, message.topic)
@@ -361,8 +353,6 @@ class Coordinator:
                 self.metrics["retained.cleared"] += 1
                 self.transport.publish(topic, b"", retain=True)
             case RetainedRequest(run, blobs):
-                # All subscriptions have wildcards but the one to the coordinator's own topic.
-                self.rebroadcast.wildcards_work |= message.retained
                 self.effects.check_request(run, blobs)
             case Address(kind="request", run=run) if run in self.runs.live:
                 # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.

@@ -22,9 +22,7 @@ from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
-from coordinator.fleet.leadership import Election
-from coordinator.fleet.presence import Presence
-from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.leadership import Election, Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
@@ -104,7 +102,6 @@ def assemble(
     now = timeline.now
     outages = Outages(now)
     directory = Fleet(wall, clock, max_agents=limits.max_agents, fleet_bytes=limits.fleet_bytes, journal=journal)
-    rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=config.connection.max_message_bytes)
     aliases = Aliases(now, wall)
     registry = Registry(journal, aliases, fleet, software, wall, signer, verifier)
@@ -133,8 +130,7 @@ def assemble(
         observers=observers,
         decoder=Decoder(topics),
         fleet=directory,
-        rebroadcast=rebroadcast,
-        arrivals=Arrivals(directory, rebroadcast, clock, metrics),
+        arrivals=Arrivals(directory, clock, metrics),
         witness=Witness(journal, wall, limits.max_agents),
         presence=Presence(
             topics,

@@ -271,13 +271,6 @@ class Publisher:
         for frame in retained.frames:
             self.publish(*frame, retain=True)
 
-    def repeat(self, run: str, retained: Retained) -> None:
-        """Publish the open request of a run again, for who has not seen it; its blobs can be had by their names."""
-        topic = self.topics.request(run)
-        for frame in retained.frames if self._held is None else ():
-            if frame.topic == topic:
-                self.publish(*frame, retain=True)
-
     def clear(self, run: str) -> None:
         """Say that nothing is open in a run."""
         if self._held is not None:

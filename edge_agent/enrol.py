@@ -1,4 +1,4 @@
-"""How a vehicle gets its identity: over the network with a one-time token, or with files carried by hand; and renewal.
+"""How a vehicle gets its identity, over the network with a one-time token, and renews it.
 
 The key is made here and stays here. What is stored is stored for this user alone, the key first: an answer that was
 lost on the way can be asked for again with the same token, as the authority knows the key that used it.
@@ -7,7 +7,6 @@ lost on the way can be asked for again with the same token, as the authority kno
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime as dt
 import http.client
 import json
@@ -21,8 +20,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.folders import alone_in
-from broker.identity import load_identity, next_key, save_identity
+from broker.identity import alone_in, load_identity, next_key, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as
@@ -108,8 +106,7 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     that itself, ours is revoked, and both are refused by name.
 
     The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
-    trust is not renewed: the folder's CA certificates stay. The authority may be the next one, if the folder trusts
-    it already and it has taken over the register of the former.
+    trust is not renewed: the folder's CA certificate stays.
 
     Raises
     ------
@@ -132,50 +129,6 @@ def _renew(folder: Path, url: str, host: str, port: int, patience: Patience) -> 
     context = client_context(tls_of(None, folder / CA))
     answer = _json(_call(host, port, context, "POST", "/v1/renew", body, patience=patience), url)
     return _store(folder, key, identity.owner, answer | {"ca": identity.ca.decode()})
-
-
-def write_request(folder: Path, agent: str, out: Path) -> None:
-    """Make the key (unless there is one) and write a request to a file, to be carried to the authority by hand.
-
-    Raises
-    ------
-    StorageError
-        A file cannot be written.
-    """
-    request = make_request(_key(folder), Owner("agent", agent))
-    with os_faults_as(StorageError, f"cannot write {out}"):
-        out.write_bytes(request)
-
-
-def install_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
-    """Store what `glassfleet ca sign-csr` made: certificate, CA and revocation list in one file.
-
-    Raises
-    ------
-    UsageError
-        The file is no such bundle, or is for another agent or key.
-    StorageError
-        A file cannot be read or written.
-    """
-    with os_faults_as(UsageError, f"cannot read {bundle}"):
-        content = bundle.read_bytes()
-    try:
-        certificate, ca = x509.load_pem_x509_certificates(content)
-        start = content.find(b"-----BEGIN X509 CRL-----")
-        crl = x509.load_pem_x509_crl(content[start:]).public_bytes(Encoding.PEM) if start >= 0 else b""
-    except UNREADABLE as fault:
-        raise UsageError(f"{bundle} is not what `glassfleet ca sign-csr` makes: certificate, CA, list") from fault
-    answer = {"certificate": certificate.public_bytes(Encoding.PEM), "ca": _trusted(folder, ca), "crl": crl}
-    return _store(folder, _key(folder), Owner("agent", agent), {name: pem.decode() for name, pem in answer.items()})
-
-
-def _trusted(folder: Path, ca: x509.Certificate) -> bytes:
-    """Return whom to trust after a bundle: whoever is trusted here already, if the bundle's CA is among them."""
-    with contextlib.suppress(OSError, ValueError):
-        there = (folder / CA).read_bytes()
-        if ca in x509.load_pem_x509_certificates(there):
-            return there
-    return ca.public_bytes(Encoding.PEM)
 
 
 def _key(folder: Path) -> bytes:

@@ -20,9 +20,9 @@ the broker several times a second.
 
 When it announces itself again
 ------------------------------
-A broker keeps birth certificates for whoever subscribes later, but some (RabbitMQ) do not give what they keep to a
-subscription with a wildcard, which the coordinator's is. So each agent announces itself once to each life of a
-coordinator. The announcements of a fleet are spread over a while, each agent at its own, unchanging share of it.
+When a new coordinator came, with its last scores. The former one may have been killed after it took a message and
+before it wrote it down; answers have receipts, births and scores have none. So each agent announces itself once to each
+life of a coordinator. The announcements of a fleet are spread over a while, each agent at its own, unchanging share.
 """
 
 from __future__ import annotations

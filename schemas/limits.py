@@ -36,10 +36,7 @@ MAX_SEAL_BYTES = 2048
 """Longest ``signature`` field of an envelope: a signature and the certificate of who made it."""
 
 MAX_CRL_BYTES = 4 * 1024 * 1024
-"""Longest revocation lists that are read, of all CAs together: some 60,000 certificates."""
-
-MAX_LISTS = 16
-"""Most revocation lists that are read in one bundle; a fleet has one for each CA that it trusts."""
+"""Longest revocation list that is read: some 60,000 certificates."""
 
 MAX_CSR_BYTES = 8192
 """Longest request for a certificate (CSR) that is read."""

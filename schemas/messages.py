@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from schemas.codec import Value
 from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
+from schemas.text import first_fault
 from schemas.trial import place_in_sample
-from schemas.validation import first_fault
 from schemas.window import Window
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -18,7 +18,7 @@ from schemas import limits
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.messages import Count, Digest, Id, Text
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography: 7 MB at each vehicle
     from schemas.trust.owner import Owner

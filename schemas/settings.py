@@ -22,8 +22,8 @@ from pydantic.fields import FieldInfo
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.private_files import state_home
+from schemas.text import NO_ID
 from schemas.topics import DEFAULT_FLEET
-from schemas.validation import NO_ID
 
 Id = Annotated[str, Field(pattern=f"^{limits.ID_PATTERN}$")]
 

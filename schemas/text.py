@@ -5,7 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+from schemas.limits import ID_PATTERN
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -82,3 +89,24 @@ def described_attributes(text: str) -> dict[str, str]:
             for name in names:
                 described[name] = f"{described.get(name, '')} {line.strip()}".strip()
     return described
+
+
+NO_ID: Final = "not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', a letter or digit first"
+
+
+def text_of(error: ErrorDetails) -> str:
+    """Return what is wrong, for whoever writes JSON and not Python."""
+    text = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "string_pattern_mismatch" and ID_PATTERN in error["ctx"]["pattern"]:
+        return NO_ID
+    if error["type"] in ("tuple_type", "too_short", "too_long"):
+        return text.replace("tuple", "list").replace("Tuple", "List")
+    return text
+
+
+def first_fault(fault: ValidationError) -> str:
+    """Return the first fault of a document: ``place: text``, or the text alone where it concerns the whole."""
+    error = fault.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in error["loc"])
+    text = text_of(error)
+    return f"{where}: {text}" if where else text

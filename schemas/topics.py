@@ -142,7 +142,7 @@ class Topics:
         return f"{self.prefix}agent/{agent}/forecast"
 
     def revoked(self) -> str:
-        """Retained by the coordinator: the newest revocation list of each CA that the fleet trusts, PEM."""
+        """Retained by the coordinator: the newest revocation list of the fleet's CA, PEM."""
         return f"{self.prefix}authority/revoked"
 
     def parse(self, topic: str) -> Address:

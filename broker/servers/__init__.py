@@ -1,1 +1,1 @@
-"""Brokers that Glassfleet starts and configures: embedded, Mosquitto, RabbitMQ; access rules, passwords."""
+"""Brokers that Glassfleet starts and configures: embedded, Mosquitto; access rules, passwords."""

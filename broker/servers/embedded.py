@@ -20,8 +20,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from broker.servers.passwords import write_private
-from broker.servers.process import kept_password, prepare_state_dir
+from broker.servers.process import kept_password, prepare_state_dir, write_private
 from schemas.errors import BrokerError
 
 USER = "fleet"

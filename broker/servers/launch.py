@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from broker.servers.child import ChildBroker, Program
 from broker.servers.embedded import HOST, USER, prepare_embedded
 from broker.servers.mosquitto import MosquittoProcess, find_mosquitto
-from broker.servers.process import free_port
+from broker.servers.process import ChildBroker, Program, free_port
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError, UsageError
 

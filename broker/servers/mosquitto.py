@@ -10,21 +10,135 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from broker.identity import check_owner
-from broker.servers.acl import loopback_acl
-from broker.servers.child import ChildBroker, Program
-from broker.servers.config import USER, BrokerConfig
-from broker.servers.passwords import mosquitto_hash, write_private
-from broker.servers.process import free_port, prepare_state_dir
+from broker.servers.process import (
+    ChildBroker,
+    Program,
+    free_port,
+    kept_password,
+    mosquitto_hash,
+    prepare_state_dir,
+    write_private,
+)
 from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.topics import Topics, check_id
+
+Access = Literal["read", "write", "readwrite"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Permission to publish on (write) or to subscribe to (read) the topics that match a filter, or none at all."""
+
+    access: Access
+    pattern: str
+
+
+def agent_rules(topics: Topics, agent: str) -> list[Rule]:
+    """Give what one agent needs, and nothing else."""
+    return [
+        Rule("read", topics.coordinator_state()),
+        Rule("read", topics.revoked()),
+        # It reads nothing that it writes: what it sends to itself and never reads, a broker would keep.
+        Rule("write", topics.agent_state(agent)),
+        Rule("read", topics.request("+")),
+        Rule("write", topics.contribution(agent)),
+        Rule("read", topics.receipt(agent)),
+        Rule("read", topics.blobs("+")),
+        Rule("read", topics.model_current("+")),
+        Rule("read", topics.model_candidate("+")),
+        Rule("read", topics.model_versions("+")),
+        Rule("write", topics.evaluation(agent)),
+        Rule("write", topics.forecast(agent)),
+    ]
+
+
+def coordinator_rules(topics: Topics) -> list[Rule]:
+    """Give what the coordinator needs."""
+    return [
+        # It also reads its own state and models: a second coordinator, or a forgotten version, must be noticed.
+        Rule("readwrite", topics.coordinator_state()),
+        Rule("readwrite", topics.revoked()),
+        Rule("read", topics.agent_state("+")),
+        Rule("readwrite", topics.request("+")),
+        # What a vehicle has retained there is cleared.
+        Rule("readwrite", topics.contribution("+")),
+        Rule("write", topics.receipt("+")),
+        Rule("readwrite", topics.blobs("+")),
+        Rule("readwrite", topics.model_current("+")),
+        Rule("readwrite", topics.model_candidate("+")),
+        Rule("readwrite", topics.model_versions("+")),
+        Rule("readwrite", topics.evaluation("+")),
+        Rule("read", topics.forecast("+")),
+    ]
+
+
+def observer_rules(topics: Topics) -> list[Rule]:
+    """Give what a display or an auditor needs: all of the fleet, nothing to write."""
+    return [Rule("read", f"{topics.prefix}#")]
+
+
+def mosquitto_acl(users: dict[str, list[Rule]]) -> str:
+    """Render an ACL file for Mosquitto: a block for each user, nothing for anybody else.
+
+    Raises
+    ------
+    UsageError
+        A user name is not a valid id: anything else could break out of its line.
+    """
+    blocks = ["# Written by glassfleet from the topics of the protocol. Changes will be overwritten."]
+    for user, rules in users.items():
+        check_id("user", user)
+        lines = [f"user {user}", *(f"topic {rule.access} {rule.pattern}" for rule in rules)]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+PATTERN_USER = "%u"
+"""What Mosquitto replaces by the name of the user."""
+
+
+def certificate_acl(topics: Topics, *, coordinators: Sequence[str], operators: Sequence[str] = ()) -> str:
+    """Render the ACL file of a broker that takes the user's name from the certificate.
+
+    Parameters
+    ----------
+    coordinators, operators : sequence of str
+        Ids. The authority gives no agent an id that one of them has.
+
+    Raises
+    ------
+    UsageError
+        A name is not a valid id.
+    """
+    users = {name: coordinator_rules(topics) for name in coordinators}
+    users |= {name: observer_rules(topics) for name in operators if name not in users}
+    # Patterns hold for every user, coordinators too: each may also use the topics of an agent with its own name, which
+    # nobody else has and whose messages would not bear an agent's signature.
+    patterns = [f"pattern {rule.access} {rule.pattern}" for rule in agent_rules(topics, PATTERN_USER)]
+    return mosquitto_acl(users) + "\n" + "\n".join(patterns) + "\n"
+
+
+def loopback_acl(user: str) -> str:
+    """Render the ACL file of a broker that only this machine can reach: one user, all fleets, nothing else."""
+    return mosquitto_acl({user: [Rule("readwrite", "gf/1/#")]})
+
 
 PID_FILE = "mosquitto.pid"
+
+QUEUED = 1024
+"""So many of the largest messages are kept for one client: one answer of each vehicle of a large fleet."""
+
+USER = "fleet"
+"""The one user of a broker with passwords."""
 
 PACKET_ROOM = 4096
 """Bytes that a packet may have beyond its payload."""
@@ -39,11 +153,21 @@ def find_mosquitto() -> str | None:
 
 
 @dataclass(frozen=True)
-class MosquittoConfig(BrokerConfig):
-    """What the generated configuration says, beside what all say.
+class MosquittoConfig:
+    """What the generated configuration says.
 
     Attributes
     ----------
+    port : int
+        Of MQTT.
+    state_dir : Path
+        Where the broker's other files live.
+    host : str
+        Address to listen on; loopback by default.
+    max_message_bytes : int
+        Largest payload that the broker carries.
+    cert, key : Path or None
+        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
     max_queued_messages : int
         Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
     run_as : str
@@ -55,6 +179,12 @@ class MosquittoConfig(BrokerConfig):
         With `ca`: the text of the access rules.
     """
 
+    port: int
+    state_dir: Path
+    host: str = "127.0.0.1"
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    cert: Path | None = None
+    key: Path | None = None
     max_queued_messages: int = 100_000
     run_as: str = "root"
     ca: Path | None = None
@@ -62,8 +192,13 @@ class MosquittoConfig(BrokerConfig):
     acl: str = ""
 
     @property
+    def max_queued_bytes(self) -> int:
+        """What is kept for one client that is away or does not read. What is dropped there is sent again."""
+        return QUEUED * self.max_message_bytes
+
+    @property
     def is_mutual(self) -> bool:
-        """Whether clients show certificates."""
+        """Whether clients show certificates: nobody has a password then."""
         return self.ca is not None
 
     def _sign_in(self) -> list[str]:
@@ -119,11 +254,26 @@ class MosquittoConfig(BrokerConfig):
         ]
         return "\n".join(lines) + "\n"
 
-    def beside(self, password: str) -> dict[str, str]:
-        """Give the texts of access rules and, unless clients show certificates, of the password file."""
-        if self.is_mutual:
-            return {"acl": self.acl}
-        return {"passwords": f"{USER}:{mosquitto_hash(password)}\n", "acl": loopback_acl(USER)}
+    def write(self, path: Path) -> str:
+        """Write the configuration to `path`, and the files that it names to `state_dir`.
+
+        Returns
+        -------
+        str
+            The password of the one user: the one that was made before for this state directory, or a new one. Empty:
+            there is none.
+
+        Raises
+        ------
+        StorageError
+            A file cannot be written.
+        """
+        password = "" if self.is_mutual else kept_password(self.state_dir)
+        if password:
+            write_private(self.state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
+        write_private(self.state_dir / "acl", self.acl if self.is_mutual else loopback_acl(USER))
+        write_private(path, self.render())
+        return password
 
 
 def mutual(config: MosquittoConfig, identity: Path, acl: str) -> MosquittoConfig:

@@ -15,13 +15,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.folders import alone_in
-from broker.servers.passwords import write_private
+from broker.identity import alone_in
+from broker.servers.process import write_private
 from broker.tls import CA, CRL
 from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import replace_private
 from schemas.topics import check_id
-from schemas.trust.revocation import lists_in, merged, newest_of_each, number_of, of_file
+from schemas.trust.revocation import is_behind, newest, read_list
 from schemas.trust.signing import Verifier
 
 _DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)
@@ -48,21 +48,21 @@ def deny_in(acl: str, deny: Sequence[str], allow: Sequence[str] = ()) -> str:
 
 
 def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[bytes, int]:
-    """Check revocation lists before a broker or a process takes them.
+    """Check a revocation list before a broker or a process takes it.
 
     Returns
     -------
     bytes
-        The newest list of each CA, of these and the former ones, PEM: what to keep.
+        The newer of it and the former one, PEM: what to keep.
     int
-        How many certificates they revoke.
+        How many certificates that revokes.
 
     Raises
     ------
     UsageError
         There is no list, another authority made it, or it is older than the former one.
     """
-    if not lists_in(crl_pem):
+    if read_list(crl_pem) is None:
         raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one")
     verifier = Verifier(ca_pem, time.time)
     try:
@@ -71,10 +71,9 @@ def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[byte
         raise UsageError(
             "the revocation list is from another authority than ours: a broker would refuse all"
         ) from fault
-    pairs = zip(newest_of_each(ca_pem, crl_pem), newest_of_each(ca_pem, former or b""), strict=True)
-    if all(ours is None or (there is not None and number_of(ours) < number_of(there)) for ours, there in pairs):
+    if is_behind(crl_pem, newest(ca_pem, former or b"")):
         raise UsageError("the revocation list is older than the one that is there: it would let revoked ones in again")
-    kept = merged(ca_pem, former or b"", crl_pem)
+    kept = newest(ca_pem, former or b"", crl_pem)
     return kept, verifier.update_crl(kept)
 
 
@@ -101,8 +100,8 @@ def install_crl(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow
 
 
 def _replace_crl(target: Path, crl_pem: bytes, ca: Path) -> int:
-    """Put lists in place of the former ones, as `check_crl` merges them; returns how many certificates they revoke."""
-    former = of_file(target.read_bytes()) if target.exists() else None
+    """Put a list in place of the former one, unless that is newer; returns how many certificates it revokes."""
+    former = target.read_bytes() if target.exists() else None
     kept, count = check_crl(crl_pem, ca.read_bytes(), former)
     # Readable by whoever runs the process or broker, though root put it there; there is no secret in it.
     replace_private(target, kept, 0o644)
@@ -206,4 +205,4 @@ def _files(folder: Path) -> dict[str, Path]:
         paths = {name: Path(value.strip()) for name, value in _PATH.findall(path.read_text(encoding="utf-8"))}
         if paths.keys() >= {"cafile", "crlfile", "acl_file", "pid_file"}:
             return paths
-    raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config mosquitto --tls` writes one")
+    raise UsageError(f"{folder} has no .conf with mutual TLS: `glassfleet broker config --tls` writes one")

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
-from broker.servers.acl import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import Rule, agent_rules, coordinator_rules
 from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong
@@ -31,9 +31,7 @@ Role = Literal["agent", "coordinator"]
 _PATIENCE = 3.0
 """Seconds to wait for the broker's answer to a probe, and for the coordinator's receipt."""
 
-_ACL = (
-    "let `glassfleet broker config mosquitto` write its access rules, or take them over from docs/reference/brokers.md"
-)
+_ACL = "let `glassfleet broker config` write its access rules, or take them over from docs/reference/brokers.md"
 
 
 class _Probe(AbstractContextManager["_Probe"]):

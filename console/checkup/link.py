@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.identity import SOON, Identity, load_identity
 from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.tls import CA, CRL, client_context
-from broker.trust import called
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
-from schemas.trust.revocation import newest_of_each
+from schemas.trust.revocation import newest, read_list
 
 
 def broker(link: Link) -> Iterator[Finding]:
@@ -145,39 +145,33 @@ def identity(folder: Path) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield _dated("certificate", f"of {result.owner}", result.ends, renew)
-    cas = x509.load_pem_x509_certificates(result.ca)
-    for ca in cas:
-        yield _dated(
-            "authority",
-            f"{called(ca)} in {folder / CA}",
-            ca.not_valid_after_utc,
-            "change to a new authority: docs/howto/change-the-authority.md",
-        )
-    yield from _lists(result, cas, renew)
+    ca = x509.load_pem_x509_certificate(result.ca)
+    called = f"{ca.subject.rfc4514_string()} (SHA-256 {ca.fingerprint(hashes.SHA256()).hex()[:16]}...)"
+    yield _dated(
+        "authority", f"{called} in {folder / CA}", ca.not_valid_after_utc,
+        "change to a new authority: docs/howto/change-the-authority.md",
+    )  # fmt: skip
+    yield from _list(result, renew)
     mode = (folder / "key.pem").stat().st_mode
     if mode & 0o077:
         yield wrong("private key", f"{folder / 'key.pem'} can be read by others", f"chmod 600 {folder / 'key.pem'}")
 
 
-def _lists(result: Identity, cas: list[x509.Certificate], renew: str) -> Iterator[Finding]:
-    """Look at the revocation list of each CA that an identity trusts."""
-    place = result.folder / CRL
-    lists = newest_of_each(result.ca, result.crl)
+def _list(result: Identity, renew: str) -> Iterator[Finding]:
+    """Look at the revocation list of an identity."""
+    place, crl = result.folder / CRL, read_list(newest(result.ca, result.crl))
     number = x509.load_pem_x509_certificate(result.certificate).serial_number
-    if any(crl and crl.get_revoked_certificate_by_serial_number(number) is not None for crl in lists):
+    if crl is None:
+        is_broker = result.owner.role == "broker"
+        harm = "a broker refuses everybody" if is_broker else "whoever was revoked is believed"
+        yield wrong(
+            "revocation", f"the authority's list is missing in {place}: {harm}",
+            f"hand over the authority's crl.pem: glassfleet ca crl --from FILE --into {result.folder}",
+        )  # fmt: skip
+    elif crl.get_revoked_certificate_by_serial_number(number) is not None:
         yield wrong("revocation", f"the certificate of {result.owner} was revoked", "ask the operator for a token")
-        return
-    for ca, crl in zip(cas, lists, strict=True):
-        what = f"the list of {called(ca)}"
-        if crl is None:
-            is_broker = result.owner.role == "broker"
-            harm = "a broker refuses all whom that one issued for" if is_broker else "whom it revoked is believed"
-            yield wrong(
-                "revocation", f"{what} is missing in {place}: {harm}",
-                f"hand over that authority's crl.pem: glassfleet ca crl --from FILE --into {result.folder}",
-            )  # fmt: skip
-        elif crl.next_update_utc is not None:
-            yield _dated("revocation", f"{what} in {place}", crl.next_update_utc, "fetch it: " + renew)
+    elif crl.next_update_utc is not None:
+        yield _dated("revocation", f"the list in {place}", crl.next_update_utc, "fetch it: " + renew)
 
 
 def _dated(check: str, what: str, ends: dt.datetime, fix: str) -> Finding:

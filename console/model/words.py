@@ -16,7 +16,7 @@ from glassfleet.explain import Counterfactual
 from glassfleet.model.explanation import Activation, Explanation, chance_lines
 from glassfleet.model.rules import STRONGEST, Condition, Rule
 from schemas.errors import UsageError
-from schemas.validation import text_of
+from schemas.text import text_of
 
 LONG = 6
 """An antecedent of more conditions is told in running text where words are to be few."""

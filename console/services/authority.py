@@ -56,17 +56,10 @@ def ca() -> None:
 
 @ca.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
-@click.option(
-    "--name", show_default=f"{DEFAULT_NAME}; with --after: that one's, numbered", metavar="TEXT",
-    help="Common name of its certificate.",
-)  # fmt: skip
+@click.option("--name", default=DEFAULT_NAME, show_default=True, metavar="TEXT", help="Common name of its certificate.")
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
-@click.option(
-    "--after", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="The authority that it follows: certificates of that one can be renewed at this one. Its key is not needed.",
-)  # fmt: skip
 @result_options
-def init(folder: Path | None, name: str | None, days: int, after: Path | None, *, as_json: bool) -> None:
+def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
     Set GLASSFLEET_CA_PASSWORD first to encrypt its key; every other command of the authority then needs it too. Whoever
@@ -75,20 +68,14 @@ def init(folder: Path | None, name: str | None, days: int, after: Path | None, *
     \b
     Examples:
       glassfleet ca init /srv/fleet-ca --name "north fleet"
-      glassfleet ca init /srv/fleet-ca-2 --name "north fleet 2" --after /srv/fleet-ca
     """
     from coordinator.authority.store import Authority
 
-    name = name or (DEFAULT_NAME if after is None else None)
-    made = Authority.create(folder or authority_dir(), name, days=days, after=after)
+    made = Authority.create(folder or authority_dir(), name, days=days)
     until = f"{made.certificate.not_valid_after_utc:%Y-%m-%d}"
-    issued = made.issued()
     steps = (
         "certificates for broker and coordinator with `glassfleet ca issue`, and a token for each vehicle with "
         "`glassfleet ca token`"
-        if after is None
-        else f"its ca.pem and crl.pem to everybody with `glassfleet ca trust`; {len(issued)} certificates of the "
-        "former are in its register"
     )
     tell(
         f"authority in {made.folder}, until {until}, named {made.name}. Next: {steps}",
@@ -175,40 +162,6 @@ def issue(  # noqa: PLR0917 - click passes options by name
     tell(text, as_json=as_json, role=owner.role, id=owner.id, folder=str(out))
 
 
-@ca.command("sign-csr")
-@click.argument("request", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Certificate, CA and revocation list, for `glassfleet agent enrol --bundle`.",
-)  # fmt: skip
-@click.option("--agent", required=True, metavar="ID", help="Whom the request must be for: you answer for it.")
-@days_option
-@ca_dir_option
-@result_options
-def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *, as_json: bool) -> None:
-    """Sign a request that was carried here by hand, for vehicles that cannot reach the authority.
-
-    \b
-    Examples:
-      glassfleet ca sign-csr vehicle-07.csr --agent vehicle-07 --out vehicle-07.pem
-    """
-    from schemas.errors import WireError
-    from schemas.trust.identity import read_request
-    from schemas.trust.owner import Owner
-
-    authority = _open(ca_dir)
-    try:
-        owner, key = read_request(request.read_bytes())
-    except WireError as fault:
-        raise UsageError(f"{request}: {fault.detail}") from fault
-    if owner != Owner("agent", agent):
-        raise UsageError(f"{request} is for {owner}, not for agent {agent}")
-    made = authority.issue(owner, key, days=days)
-    _write(out, made + authority.ca_pem + authority.crl_pem)
-    text = f"certificate of {owner} in {out}; on the vehicle: glassfleet agent enrol --id {agent} --bundle {out}"
-    tell(text, as_json=as_json, role=owner.role, id=owner.id, file=str(out))
-
-
 @ca.command()
 @click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @days_option
@@ -224,7 +177,6 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
       glassfleet ca renew broker-identity
     """
     from broker.identity import load_identity, save_identity
-    from broker.trust import trust
     from schemas.errors import WireError
     from schemas.trust.identity import make_request, prove_renewal
 
@@ -234,9 +186,7 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
         made = authority.renew(request, current.certificate, prove_renewal(current.key, request), days)
     except WireError as fault:
         raise UsageError(f"{identity}: {fault.detail}") from fault
-    # Whom else it trusts stays: in a fleet that changes its CA, vehicles still have certificates of the former one.
-    trust(identity, authority.ca_pem + authority.crl_pem)
-    save_identity(identity, certificate=made)
+    save_identity(identity, ca=authority.ca_pem, crl=authority.crl_pem, certificate=made)
     until = f"{load_identity(identity).ends:%Y-%m-%d}"
     tell(f"{current.owner}: until {until}", as_json=as_json, role=current.owner.role, id=current.owner.id, until=until)
 
@@ -338,43 +288,6 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
         click.echo(made, nl=False)
     else:
         _write(out, made)
-
-
-@ca.command("trust")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--into", required=True, multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR", help="Identity folder of a vehicle, coordinator, broker or operator; repeatable.",
-)  # fmt: skip
-@click.option("--only", is_flag=True, help="Trust no other authority from now on.")
-@result_options
-def trust_(file: Path, into: tuple[Path, ...], *, only: bool, as_json: bool) -> None:
-    """Trust the authority in FILE (its ca.pem and crl.pem, one after the other) beside those trusted so far.
-
-    For a fleet that changes its authority; no authority's folder is needed. A running vehicle or coordinator takes it
-    over within seconds, a broker at `glassfleet broker reload`. When one of the folders cannot take it over, none is
-    changed.
-
-    \b
-    Examples:
-      glassfleet ca trust next.pem --into coordinator-identity --into broker-identity
-      glassfleet ca trust next.pem --into coordinator-identity --only
-    """
-    from broker.trust import check_trust, trust
-
-    pem, lines, facts = file.read_bytes(), [], {}
-    for folder in into:
-        try:
-            check_trust(folder, pem, only=only)
-        except UsageError as fault:
-            raise UsageError(f"{folder}, {file}: {fault}; nothing was changed") from fault
-    for folder in into:
-        now = trust(folder, pem, only=only)
-        facts[str(folder)] = {"owner": str(now.owner), "trusts": now.names, "renew": not now.is_ours_among}
-        lines.append(f"{folder}: {now.owner} trusts {', and '.join(now.names)}")
-        if not now.is_ours_among:
-            lines.append(f"{folder}: the certificate of {now.owner} is from none of them: renew it at once")
-    tell("\n".join(lines), as_json=as_json, into=facts)
 
 
 ca.add_command(serve)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from broker.servers.passwords import write_private
+from broker.servers.process import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
 from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
@@ -27,7 +27,7 @@ from schemas.private_files import make_folders, open_private, private_folder
 from schemas.topics import DEFAULT_FLEET, Topics
 
 if TYPE_CHECKING:
-    from broker.servers.config import BrokerConfig
+    from broker.servers.mosquitto import MosquittoConfig
 
 _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 
@@ -135,7 +135,6 @@ def _take_back(note: Path, url: str) -> None:
 class ConfigOptions:
     """Of ``glassfleet broker config``."""
 
-    program: str
     host: str
     port: int
     cert: Path | None
@@ -155,7 +154,6 @@ class ConfigOptions:
 
 
 @broker.command()
-@click.argument("program", type=click.Choice(["mosquitto", "rabbitmq"]))
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; a network needs TLS.")
 @click.option("--port", type=click.IntRange(1, 65535), default=1883, show_default=True, help="Port to listen on.")
 @click.option(
@@ -185,7 +183,7 @@ class ConfigOptions:
 @state_dir_option
 @options_as(ConfigOptions)
 def config(options: ConfigOptions) -> None:
-    """Write the hardened configuration of a broker: the one that Glassfleet starts and tests.
+    """Write the hardened configuration of a Mosquitto: the one that Glassfleet starts and tests.
 
     One user with a random password, who may use the topics of Glassfleet and nothing else; limits above the fleet's
     size; TLS with --cert and --key. docs/reference/brokers.md gives the reason of each line.
@@ -195,25 +193,22 @@ def config(options: ConfigOptions) -> None:
 
     \b
     Examples:
-      glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
-      glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
+      glassfleet broker config --out mosquitto/mosquitto.conf
+      glassfleet broker config --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
     """
     out, folder = options.out, options.folder
     made = _with_passwords(options) if options.identity is None else _mutual(options, options.identity)
     if out is None:
         click.echo(made.render(), nl=False)
         return
-    from broker.servers.config import USER
+    from broker.servers.mosquitto import USER
 
     make_folders(folder)
     made.write(out)
-    if options.program == "rabbitmq":
-        start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
-    else:
-        if os.geteuid() == 0:
-            whose = f"-R mosquitto {folder}" if options.identity is None else f"mosquitto {folder} {options.identity}"
-            click.echo(f"as root it becomes mosquitto: chown {whose}", err=True)
-        start = f"mosquitto -c {out}"
+    if os.geteuid() == 0:
+        whose = f"-R mosquitto {folder}" if options.identity is None else f"mosquitto {folder} {options.identity}"
+        click.echo(f"as root it becomes mosquitto: chown {whose}", err=True)
+    start = f"mosquitto -c {out}"
     if options.identity is None:
         click.echo(f"start it with: {start}", err=True)
         click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
@@ -221,10 +216,9 @@ def config(options: ConfigOptions) -> None:
         click.echo(f"start it with: {start}; others connect to mqtts://HOST:{made.port}", err=True)
 
 
-def _with_passwords(options: ConfigOptions) -> BrokerConfig:
+def _with_passwords(options: ConfigOptions) -> MosquittoConfig:
     """Return the configuration of a broker with one user."""
     from broker.servers.mosquitto import MosquittoConfig
-    from broker.servers.rabbitmq import RabbitmqConfig
 
     cert, key = (None if path is None else path.resolve() for path in (options.cert, options.key))
     if (cert is None) != (key is None):
@@ -235,18 +229,13 @@ def _with_passwords(options: ConfigOptions) -> BrokerConfig:
             "broker on 127.0.0.1"
         )
     common = (options.port, options.folder, options.host, options.max_message_bytes)
-    if options.program == "mosquitto":
-        return MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
-    return RabbitmqConfig(*common, cert=cert, key=key)
+    return MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
 
 
-def _mutual(options: ConfigOptions, identity: Path) -> BrokerConfig:
+def _mutual(options: ConfigOptions, identity: Path) -> MosquittoConfig:
     """Return the configuration of a Mosquitto with mutual TLS."""
-    from broker.servers.acl import certificate_acl
-    from broker.servers.mosquitto import MosquittoConfig, mutual
+    from broker.servers.mosquitto import MosquittoConfig, certificate_acl, mutual
 
-    if options.program != "mosquitto":
-        raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
     if options.cert is not None or options.key is not None:
         raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
     coordinators = options.coordinators or ("coordinator",)
@@ -265,7 +254,7 @@ def _mutual(options: ConfigOptions, identity: Path) -> BrokerConfig:
 @click.option("--allow", multiple=True, metavar="ID", help="Let an id in again that was denied; repeatable.")
 @json_option
 def reload(folder: Path, crl: Path | None, deny: tuple[str, ...], allow: tuple[str, ...], *, as_json: bool) -> None:
-    """Let a running Mosquitto in FOLDER (of `config mosquitto --tls --out FOLDER/FILE`) take over a revocation list.
+    """Let a running Mosquitto in FOLDER (of `config --tls --out FOLDER/FILE`) take over a revocation list.
 
     The list keeps revoked certificates from connecting; --deny takes every right from a connection that stands.
 

@@ -87,14 +87,6 @@ def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Pa
     help="What `glassfleet ca token` printed. In the environment it is not seen by other users.",
 )  # fmt: skip
 @lambda function: _authority(function, required=False)
-@click.option(
-    "--csr-out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="By hand instead: make key and request, and write the request for `glassfleet ca sign-csr`.",
-)  # fmt: skip
-@click.option(
-    "--bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="By hand: store what `glassfleet ca sign-csr` made.",
-)  # fmt: skip
 @_patience
 @json_option
 def enrol(  # noqa: PLR0917 - click passes options by name
@@ -104,8 +96,6 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     identity: Path | None,
     token: str | None,
     authority: str | None,
-    csr_out: Path | None,
-    bundle: Path | None,
     timeout: float,
     max_answer_bytes: int,
     *,
@@ -118,28 +108,18 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     \b
     Examples:
       glassfleet agent enrol --id vehicle-07 --token gft1... --authority https://ca.example.org:8443
-      glassfleet agent enrol --id vehicle-07 --csr-out vehicle-07.csr
-      glassfleet agent enrol --id vehicle-07 --bundle vehicle-07.pem
     """
     from edge_agent import enrol as way
     from schemas.trust.identity import Token
 
     folder = _folder(identity, state_dir, fleet, name)
-    if csr_out is not None:
-        way.write_request(folder, name, csr_out)
-        text = f"request in {csr_out}: carry it to the authority, and its answer back here (--bundle)"
-        tell(text, as_json=as_json, agent=name, request=str(csr_out), identity=str(folder))
-        return
-    if bundle is not None:
-        ends = way.install_bundle(folder, name, bundle)
-    elif token is None or authority is None:
-        raise UsageError("give --token and --authority, or (by hand) --csr-out and later --bundle")
-    else:
-        parsed = Token.parse(token)
-        if parsed.agent != name:
-            raise UsageError(f"the token is for {parsed.agent}, not for {name}")
-        with progress("asking the authority"):
-            ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
+    if token is None or authority is None:
+        raise UsageError("give --token (from `glassfleet ca token`) and --authority (from `glassfleet ca serve`)")
+    parsed = Token.parse(token)
+    if parsed.agent != name:
+        raise UsageError(f"the token is for {parsed.agent}, not for {name}")
+    with progress("asking the authority"):
+        ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
     text = f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), identity=str(folder))
 

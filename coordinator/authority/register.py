@@ -1,4 +1,7 @@
-"""What an authority keeps about what it issued: one file, replaced whole, changed by one process at a time."""
+"""What an authority keeps about what it issued: one file, replaced whole, changed by one process at a time.
+
+Which certificates are good follows from it: what a renewal replaces, how many there may be, what is revoked.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,34 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from schemas.errors import StorageError
+from coordinator.authority.certificates import Revoked
+from schemas.errors import StorageError, WireError
 from schemas.private_files import make_folders, replace_private
-from schemas.trust.owner import Role
+from schemas.trust.owner import Owner, Role
 
 REGISTER_FILE = "register.json"
 ISSUED = "issued"
+
+RENEWALS = 8
+"""Certificates of one enrolment that have not expired, at most: then it may renew when the oldest ends."""
+
+LISTED_AFTER = dt.timedelta(days=1)
+"""A revoked certificate stays on the list so long after its end: clocks differ."""
+
+REASONS = {
+    "unspecified": x509.ReasonFlags.unspecified,
+    "stolen": x509.ReasonFlags.key_compromise,
+    "replaced": x509.ReasonFlags.superseded,
+    "retired": x509.ReasonFlags.cessation_of_operation,
+}
+"""Why a certificate is revoked, and RFC 5280's word for it."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +55,6 @@ class Issued:
         ISO 8601, UTC.
     revoked : str or None
         When, ISO 8601; None: it is not.
-    former : bool
-        Whether the authority before this one issued it, see `succession.read_former`.
     after : str
         Serial number of the certificate that it renewed; empty: none.
     """
@@ -52,7 +68,6 @@ class Issued:
     hosts: list[str]
     revoked: str | None = None
     reason: str = ""
-    former: bool = False
     after: str = ""
 
     def is_good(self, now: dt.datetime) -> bool:
@@ -60,12 +75,10 @@ class Issued:
         return self.revoked is None and now < dt.datetime.fromisoformat(self.ends)
 
     def state(self, now: dt.datetime) -> str:
-        """Return ``valid``, ``valid (former CA)``, ``expired`` or ``revoked (reason)``."""
+        """Return ``valid``, ``expired`` or ``revoked (reason)``."""
         if self.revoked is not None:
             return f"revoked ({self.reason})"
-        if not self.is_good(now):
-            return "expired"
-        return "valid (former CA)" if self.former else "valid"
+        return "valid" if self.is_good(now) else "expired"
 
 
 @dataclass(frozen=True)
@@ -108,25 +121,16 @@ class RegisterFolder:
         self.folder = folder
         self._last: tuple[tuple[int, int, int], Register] | None = None
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the folder has a register, or what shows that it had one."""
-        return (self.folder / REGISTER_FILE).exists() or (self.folder / ISSUED).exists()
-
     def path_of(self, serial: str) -> Path:
         """Return where a certificate is stored."""
         return self.folder / ISSUED / f"{serial}.pem"
 
     def keep(self, certificate: x509.Certificate) -> None:
         """Store a certificate, before the register names it."""
-        self.put(f"{certificate.serial_number:x}", certificate.public_bytes(Encoding.PEM))
-
-    def put(self, serial: str, certificate_pem: bytes) -> None:
-        """Store a certificate as it stands."""
-        path = self.path_of(serial)
+        path = self.path_of(f"{certificate.serial_number:x}")
         with explained(path.parent):
             make_folders(path.parent)
-            replace_private(path, certificate_pem)
+            replace_private(path, certificate.public_bytes(Encoding.PEM))
 
     def kept(self, serial: str) -> bytes:
         """Return a stored certificate as PEM. Raises StorageError when it is gone."""
@@ -188,3 +192,58 @@ def explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as fault:
         raise StorageError(f"cannot use the authority's folder {folder}: {fault.strerror}") from fault
+
+
+def renewed_before(register: Register, present: Issued, key: str, now: dt.datetime) -> Issued | None:
+    """Return the good certificate, for this key (its SHA-256), that renewed the present one already; None: none did."""
+    return next(
+        (one for one in register.issued if one.after == present.serial and one.key == key and one.is_good(now)), None
+    )
+
+
+def check_most(register: Register, present: Issued, most: int, now: dt.datetime) -> None:
+    """Raise WireError (``too-many``) when an owner has so many certificates of this authority that have not expired.
+
+    Counted are those that were renewed, one after the other, from the one that the present one comes from: whoever is
+    given another (after a theft, by a new token) begins anew. Those that were replaced count, as each is on the list.
+    """
+    owner = Owner(present.role, present.id)
+    first: dict[str, str] = {}
+    for one in register.issued:  # in the order of issue
+        first[one.serial] = first.get(one.after, one.serial)
+    same = (one for one in register.issued if first[one.serial] == first[present.serial])
+    running = sorted(end for one in same if now < (end := dt.datetime.fromisoformat(one.ends)))
+    if len(running) >= most:
+        raise WireError(
+            "too-many",
+            f"{owner} has {len(running)} certificates that have not expired, and may have {most}: use the present one, "
+            f"and renew it from {running[-most]:%Y-%m-%d %H:%M} UTC on",
+        )
+
+
+def after_renewal(register: Register, present: Issued, added: Issued, now: dt.datetime) -> Register:
+    """Return the register with a new certificate; of an agent, all are revoked but that and the one it renews.
+
+    Nobody else's are: what a coordinator signed would not be believed any more.
+    """
+
+    def after(one: Issued) -> Issued:
+        if one.role != "agent" or one.id != present.id or one == present or not one.is_good(now):
+            return one
+        return replace(one, revoked=now.isoformat(), reason="replaced")
+
+    issued = [after(one) for one in register.issued]
+    return replace(register, issued=[*issued, replace(added, after=present.serial)])
+
+
+def listed(register: Register, now: dt.datetime) -> list[Revoked]:
+    """Return what the revocation list holds: what was revoked and has not expired.
+
+    A coordinator's for ever, as who has its key can date a model back.
+    """
+    return [
+        Revoked(int(one.serial, 16), dt.datetime.fromisoformat(one.revoked), REASONS[one.reason])
+        for one in register.issued
+        if one.revoked is not None
+        and (one.role == "coordinator" or now < dt.datetime.fromisoformat(one.ends) + LISTED_AFTER)
+    ]

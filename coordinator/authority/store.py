@@ -14,7 +14,10 @@ what the authority forgot it could not revoke.
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +34,20 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from coordinator.authority.certificates import BACKDATED, issue, make_ca, make_crl
-from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
-from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
-from coordinator.authority.validity import REASONS, after_renewal, check_most, listed, renewed_before
+from coordinator.authority.register import (
+    REASONS,
+    Issued,
+    OpenToken,
+    Register,
+    RegisterFolder,
+    after_renewal,
+    check_most,
+    explained,
+    listed,
+    renewed_before,
+)
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
-from schemas.private_files import private_folder, replace_private
+from schemas.private_files import make_folders, private_folder, replace_private, sync_folder
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, check_renewal, key_digest, load_key, read_request
 from schemas.trust.owner import Owner
@@ -46,6 +58,8 @@ old, so a list lasts long; a new one is made at every revocation, and by the ser
 
 TOKEN_HOURS = 24.0
 
+CA_FILE, KEY_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "crl.pem"
+
 
 def _utc() -> dt.datetime:
     return dt.datetime.now(dt.UTC).replace(microsecond=0)
@@ -54,6 +68,18 @@ def _utc() -> dt.datetime:
 def _password() -> bytes | None:
     text = os.environ.get("GLASSFLEET_CA_PASSWORD")
     return text.encode() if text else None
+
+
+def _take_place(draft: Path, folder: Path) -> None:
+    """Let a finished folder be `folder`, which is not there, or empty."""
+    try:
+        draft.rename(folder)
+    except OSError as fault:
+        if fault.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        what = "has an authority already" if (folder / CA_FILE).exists() else "is not empty"
+        raise UsageError(f"{folder} {what}: choose another folder") from fault
+    sync_folder(folder.parent)
 
 
 class Authority:
@@ -102,56 +128,42 @@ class Authority:
 
     @classmethod
     def create(
-        cls,
-        folder: Path,
-        name: str | None = None,
-        *,
-        days: int = CA_DAYS,
-        after: Path | None = None,
-        clock: Callable[[], dt.datetime] = _utc,
+        cls, folder: Path, name: str, *, days: int = CA_DAYS, clock: Callable[[], dt.datetime] = _utc
     ) -> Authority:
-        """Make a new authority: key, certificate, register, revocation list.
+        """Make a new authority: key, certificate, register, revocation list. It is whole, or not there.
 
         Parameters
         ----------
-        name : str or None
-            Common name of its certificate; None, which needs `after`: that one's, numbered.
+        name : str
+            Common name of its certificate.
         days : int
             How long that is good for.
-        after : Path or None
-            Folder of the authority that it follows, whose key is not needed: who has a certificate of that one may
-            renew it here, whoever it revoked stays revoked, and ids keep their roles. None: the register is empty.
         clock : callable
             Now, UTC.
 
         Raises
         ------
         UsageError
-            There is one already: a second one would lock out the whole fleet of the first; or it has the name of one
-            that it follows, or none.
-        NotFoundError
-            `after` holds no register.
+            There is something in the folder; a second authority would lock out the whole fleet of the first.
         StorageError
-            The folder cannot be written, or a file in `after` is gone.
+            The folder cannot be written.
         """
-        former = None if after is None else read_former(after)
-        if former is not None:
-            name = name or former.next_name()
-            former.check_name(name)
-        if not name:
-            raise UsageError("an authority needs a name, and follows none that has one: give it")
         password = _password()
         lock: KeySerializationEncryption = BestAvailableEncryption(password) if password else NoEncryption()
         key = Ed25519PrivateKey.generate()
         ca = make_ca(key, name, clock(), dt.timedelta(days=days))
-        with new_folder(folder) as draft, explained(folder):
-            files = RegisterFolder(draft)
-            for serial, certificate in ({} if former is None else former.certificates).items():
-                files.put(serial, certificate)
-            files.write(Register([] if former is None else former.issued, []))
+        with explained(folder):
+            make_folders(folder.parent)
+            draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            RegisterFolder(draft).write(Register([], []))
             replace_private(draft / KEY_FILE, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
             replace_private(draft / CA_FILE, ca.public_bytes(Encoding.PEM), 0o644)
             cls(draft, clock=clock).refresh_crl()
+            with explained(folder):
+                _take_place(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
         return cls(folder, clock=clock)
 
     # What it gives

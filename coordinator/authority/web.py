@@ -29,8 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from broker.identity import check_owner
 from broker.tls import CERT, KEY
+from coordinator.authority.register import RENEWALS
 from coordinator.authority.store import DAYS, Authority
-from coordinator.authority.validity import RENEWALS
 from coordinator.http.access import PUBLIC, Door, open_door, stated_app
 from coordinator.http.errors import in_words
 from coordinator.http.guard import Guard, short_answer

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.fleet.differences import differences
+from coordinator.fleet.differences import differences, far_out
 from coordinator.fleet.directory import KnownAgent
-from coordinator.fleet.outliers import far_out
 from coordinator.models.central import is_reference
 from coordinator.runs.attendance import Attendance, Recent, reason_words
 from coordinator.runs.earlier import quarantined

@@ -21,7 +21,6 @@ NAMED: Final = 12
 WAITS: Final = "stayed a candidate"
 CAME: Final = {
     "published": "became current",
-    "adopted": "became current",
     "promoted": "was promoted",
     "rolled-back": "became current again: a rollback",
     "returned": "became current again: the best on new rows",

@@ -24,7 +24,7 @@ from glassfleet.private.between import COMPANY
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.totals import Total, known
 from schemas.errors import RunFailedError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 
 def begin(draft: Draft, cause: str) -> None:

@@ -11,7 +11,6 @@ import structlog
 
 from coordinator.engine import AgentDown, AgentUp
 from coordinator.fleet.directory import Fleet, offer_of, size_of
-from coordinator.fleet.rebroadcast import Rebroadcast
 from schemas.envelope import Envelope
 from schemas.messages import AgentState
 from schemas.topics import Address
@@ -38,8 +37,6 @@ class Arrivals:
     ----------
     fleet : Fleet
         Told of all that is taken.
-    rebroadcast : Rebroadcast
-        Told of agents that came up.
     clock : callable
         Seconds that only go forward.
     metrics : Counter
@@ -47,7 +44,6 @@ class Arrivals:
     """
 
     fleet: Fleet
-    rebroadcast: Rebroadcast
     clock: Callable[[], float]
     metrics: Counter[str]
     _held: dict[str, _Held] = field(default_factory=dict, init=False)
@@ -86,7 +82,6 @@ class Arrivals:
             self._log_refused(agent)
         if offer is None:
             return None
-        self.rebroadcast.add(agent, self.clock())
         return AgentUp(at, agent, offer)
 
     def _hold(self, message: Envelope | Address, birth: AgentState | None, due: float) -> None:

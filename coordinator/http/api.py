@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.duty.causes import look
-from coordinator.fleet.outliers import with_lines, with_scores
+from coordinator.fleet.differences import with_lines, with_scores
 from coordinator.http.access import (
     HTTP_LIMITS,
     OPERATOR,

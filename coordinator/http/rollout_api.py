@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
-from coordinator.fleet.outliers import far_out_of, in_lines
+from coordinator.fleet.differences import far_out_of, in_lines
 from coordinator.http.access import OPERATOR, READER
 from coordinator.http.errors import Whole, refuse_booleans
 from coordinator.models.central import read_reference

@@ -1,4 +1,4 @@
-"""A look at a journal from outside: nothing is locked, migrated or repaired."""
+"""A look at a journal from outside: nothing is locked or repaired."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from coordinator.journal import postgres
 from coordinator.journal.port import Damaged, Entry, Leader
 from coordinator.journal.rows import TABLES, Select, is_whole, leader_of, look, wall_of
-from coordinator.journal.sql import HEAD
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS
+from coordinator.journal.tables import JOURNAL, LEADER, MODELS, RECORDS, RUNS, VERSION, other_version
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -36,8 +35,8 @@ class Seen:
     ----------
     what : str
         File, or URL without its password.
-    revision, known : str
-        Migration that it is at, and the newest one that this software knows.
+    version : int
+        Of its tables.
     records, unfinished : int
         Events, and runs that a coordinator would go on with.
     bytes : int
@@ -55,7 +54,7 @@ class Seen:
     """
 
     what: str
-    revision: str
+    version: int
     records: int
     unfinished: int
     bytes: int
@@ -67,7 +66,6 @@ class Seen:
     writable: bool
     why: str = ""
     damage: str = ""
-    known: str = HEAD
 
 
 def inspect(url: str) -> Seen | None:
@@ -158,11 +156,9 @@ def _reading(url: str) -> Iterator[tuple[Select, bool]]:
             ) from fault
 
     try:
-        revisions = select(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version")))
-        revision = str(revisions[0][0]) if revisions else "none"
-        if revision != HEAD:
-            way_out = "update glassfleet" if revision > HEAD else "start the coordinator once, which migrates it"
-            raise StorageError(f"the journal {what} is of version {revision}, not {HEAD}: {way_out}")
+        versions = select(sa.select(JOURNAL.c.version))
+        if (version := versions[0][0] if versions else None) != VERSION:
+            raise StorageError(other_version(what, version))
         yield select, is_file
     finally:
         engine.dispose()
@@ -284,7 +280,7 @@ def _counts(connection: sa.Connection) -> dict[str, Any]:
     documents = sum(connection.execute(each).scalar_one() for each in lengths)
     first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
     return {
-        "revision": str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar_one()),
+        "version": connection.execute(sa.select(JOURNAL.c.version)).scalar_one(),
         "records": records,
         "unfinished": connection.execute(open_runs).scalar_one(),
         "events": int(events),

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres, sqlite
-from coordinator.journal.lock import Again, Lock, Patience
+from coordinator.journal.port import Again, Lock, Patience
+from coordinator.journal.sqlite import FileLock
 from schemas.errors import DamagedError, StorageError
 from schemas.private_files import make_folders, private_database, refuse_shared
 
@@ -80,7 +81,7 @@ def _open_file(url: sa.URL, busy_timeout: float, again: Again) -> Database:
     except OSError as fault:
         raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
     engine = sqlite.make_engine(url, busy_timeout)
-    lock = sqlite.FileLock(path, engine, again)
+    lock = FileLock(path, engine, again)
     with suppress(OSError):  # SQLite says what is wrong
         private_database(path)
     return Database(engine, lock, url.database, path)

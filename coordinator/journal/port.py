@@ -16,9 +16,13 @@ Rules:
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import sqlalchemy as sa
 
 from schemas.record import CENTRAL
 
@@ -29,7 +33,7 @@ REFERENCES = f"{CENTRAL}-"
 """What stands for the run of a central reference begins so: there is no such run, see `coordinator.models.central`."""
 
 ROLLOUTS = "rollout."
-"""Kinds of decisions that are events of a rollout begin so, see `coordinator.models.rollout.events`."""
+"""Kinds of decisions that are events of a rollout begin so, see `coordinator.models.rollout.state`."""
 ROLLOUT_STARTED = f"{ROLLOUTS}started"
 """The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
@@ -159,7 +163,7 @@ class Decision:
     name : str
         The model, or `SCHEDULE`, a blank and the schedule's name.
     kind : str
-        See `coordinator.models.aliases`, `coordinator.models.rollout.events` and `coordinator.runs.nights`.
+        See `coordinator.models.aliases`, `coordinator.models.rollout.state` and `coordinator.runs.nights`.
     at : float
         On the coordinator's time line, seconds.
     wall : float
@@ -308,3 +312,32 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Release the lock. Idempotent."""
+
+
+Again = Callable[[str], bool]
+"""Asked each time a journal cannot be had, with why (empty: another coordinator has it): whether to try again. It takes
+its time to answer."""
+
+
+class Patience:
+    """Tries again for some seconds, but only where another coordinator is in the way: it may be about to end."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def __call__(self, why: str) -> bool:
+        """Return whether to try again."""
+        if why or time.monotonic() >= self._end:
+            return False
+        time.sleep(0.05)
+        return True
+
+
+class Lock(Protocol):
+    """What keeps other coordinators from writing; it is held from the beginning."""
+
+    def transaction(self) -> AbstractContextManager[sa.Connection]:
+        """Give a connection in a transaction; raises StorageError when the lock is not held any more."""
+
+    def release(self) -> None:
+        """Give the journal free. Idempotent."""

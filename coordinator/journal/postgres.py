@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal.lock import Again
+from coordinator.journal.port import Again
 from schemas.errors import StorageError
 
 _REFUSAL = (

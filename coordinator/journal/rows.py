@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal.port import Damaged, Leader, StoredModel, checksum
+from coordinator.journal.port import CHECKPOINT, Damaged, Entry, Kept, Leader, StoredModel, checksum
 from coordinator.journal.tables import DECISIONS, LEADER, MODELS, NOTICES, RECORDS, RUNS, SCORES, WITNESSED
 from schemas.errors import DamagedError
 
@@ -155,3 +156,87 @@ def _between(table: sa.Table, first: Sequence[Any], last: Sequence[Any]) -> sa.S
     place = sa.tuple_(*columns) if len(columns) > 1 else columns[0]
     low, high = (tuple(key) if len(columns) > 1 else key[0] for key in (first, last))
     return sa.select(table).where(place >= low, place <= high).order_by(*columns)
+
+
+_LAST_GIVEN = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'records'",
+    "postgresql": "SELECT last_value FROM records_seq_seq",
+}
+"""The highest sequence number that a record ever had: that of the last one, whether or not it is still there."""
+
+
+def append_records(connection: sa.Connection, entries: Sequence[Entry]) -> None:
+    """Append entries; the database reuses the room of those that a checkpoint takes the place of."""
+    for is_checkpoint, some in groupby(entries, lambda entry: entry.kind == CHECKPOINT):
+        rows = [{**vars(entry), "checksum": entry.checksum} for entry in some]
+        if is_checkpoint:
+            for row in rows:
+                _begin_anew(connection, row)
+        else:
+            connection.execute(sa.insert(RECORDS), rows)
+
+
+def _begin_anew(connection: sa.Connection, row: dict[str, Any]) -> None:
+    of_run = RECORDS.c.run == row["run"]
+    oldest = sa.select(RECORDS.c.seq, RECORDS.c.wall).where(of_run).order_by(RECORDS.c.seq).limit(1)
+    first = connection.execute(oldest).first()
+    if first is not None:
+        connection.execute(sa.delete(RECORDS).where(of_run))
+        row = {**row, "seq": first.seq, "wall": wall_of(first)}
+    connection.execute(sa.insert(RECORDS), row)
+
+
+def mend(connection: sa.Connection) -> tuple[str, ...]:
+    """Remove a torn record that was written last, and say so: its append never returned, so nothing was done.
+
+    Not the last one that is there, when a checkpoint took the place of later ones: its append did return, so its run is
+    damaged. Nor a checkpoint: it took the place of records whose append did.
+    """
+    last = connection.execute(sa.text(_LAST_GIVEN[connection.dialect.name])).scalar()
+    row = connection.execute(sa.select(RECORDS).where(RECORDS.c.seq == last)).first()
+    if row is None or row.kind == CHECKPOINT or is_whole(RECORDS, row):
+        return ()
+    connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))
+    whose = f"{row.seq}, run {shown(row.run)!r}, {shown(row.kind)}"
+    return (f"the last record ({whose}) was torn and has been removed",)
+
+
+def entry_of(row: Any) -> Entry:
+    """Return the entry of a row that is whole."""
+    return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))
+
+
+_NAMED_AT_ONCE = 500
+"""Vehicles named in one statement; databases bound that."""
+
+
+OF_AGENTS: dict[Kept, sa.Table] = {"witnessed": WITNESSED, "scores": SCORES, "notices": NOTICES}
+
+
+def put_of_agents(
+    connection: sa.Connection, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int
+) -> int:
+    """Let values take the place of what is there of these vehicles; return of how many there was no room."""
+    table, agents, known = OF_AGENTS[what], list(values), set[str]()
+    named = table.c.agent
+    for start in range(0, len(agents), _NAMED_AT_ONCE):
+        some = sa.select(named).where(named.in_(agents[start : start + _NAMED_AT_ONCE]))
+        known |= set(connection.execute(some).scalars())
+    agents.sort(key=lambda agent: agent not in known)  # a newcomer takes nobody's place
+    for start in range(0, len(agents), _NAMED_AT_ONCE):
+        connection.execute(sa.delete(table).where(named.in_(agents[start : start + _NAMED_AT_ONCE])))
+    room = most - connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+    rows = [{"agent": agent, "body": json.dumps(values[agent])} for agent in agents[: max(0, room)]]
+    if rows:
+        connection.execute(sa.insert(table), [{**row, "checksum": sum_of(table, row)} for row in rows])
+    return len(agents) - len(rows)
+
+
+def of_agent(what: Kept, agent: str) -> sa.Select[Any]:
+    """Return the query for what is there of a vehicle."""
+    return sa.select(OF_AGENTS[what]).where(OF_AGENTS[what].c.agent == agent)
+
+
+def values_of_agent(what: Kept, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the values in the row of a vehicle; none where it is damaged."""
+    return [value for row in rows if is_whole(OF_AGENTS[what], row) for value in json.loads(row.body)]

@@ -6,13 +6,11 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import by_agent, postgres, records, sqlite
-from coordinator.journal.lock import Again
+from coordinator.journal import postgres, sqlite
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
     COUNTED,
@@ -20,6 +18,7 @@ from coordinator.journal.port import (
     REFERENCES,
     ROLLOUT_STARTED,
     ROLLOUTS,
+    Again,
     Damaged,
     Decision,
     Entry,
@@ -29,12 +28,35 @@ from coordinator.journal.port import (
     brief,
     overview,
 )
-from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
-from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
+from coordinator.journal.rows import (
+    append_records,
+    damaged_of,
+    entry_of,
+    head_of,
+    is_whole,
+    key_text,
+    leader_of,
+    look,
+    mend,
+    model_of,
+    of_agent,
+    put_of_agents,
+    shown,
+    sum_of,
+    values_of_agent,
+)
+from coordinator.journal.tables import (
+    DECISIONS,
+    JOURNAL,
+    LEADER,
+    METADATA,
+    MODELS,
+    RECORDS,
+    RUNS,
+    VERSION,
+    other_version,
+)
 from schemas.errors import DamagedError, StorageError
-
-HEAD = "0007"
-"""The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
 """Runs named in one statement; databases bound that."""
@@ -62,7 +84,7 @@ class SqlJournal:
     Raises
     ------
     StorageError
-        The database cannot be opened, is in use by another coordinator, was written by a newer version, or is damaged.
+        The database cannot be opened, is in use by another coordinator, is of another version, or is damaged.
     """
 
     def __init__(self, url: str, *, busy_timeout: float = 5.0, again: Again | None = None) -> None:
@@ -70,9 +92,9 @@ class SqlJournal:
         self._what = self._database.what
         try:
             with self._translated():
-                self._migrate()
+                self._make_tables()
                 with self._write() as connection:
-                    self.damage = records.mend(connection)
+                    self.damage = mend(connection)
                 # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
                 looked = (damaged_of(self._select, table) for table in (RUNS, MODELS, DECISIONS))
                 self.damaged = tuple(each for table in looked for each in table)
@@ -88,7 +110,7 @@ class SqlJournal:
         if not entries and not decisions:
             return
         with self._write() as connection:
-            records.append(connection, entries)
+            append_records(connection, entries)
             if decisions:
                 connection.execute(sa.insert(DECISIONS), _rows(decisions))
 
@@ -115,7 +137,7 @@ class SqlJournal:
                         f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
                         "from a backup"
                     )
-                yield records.entry_of(row)
+                yield entry_of(row)
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""
@@ -299,11 +321,11 @@ class SqlJournal:
     def keep(self, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
         """Write down something by vehicle."""
         with self._write() as connection:
-            return by_agent.put(connection, what, values, most)
+            return put_of_agents(connection, what, values, most)
 
     def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
         """Return what `keep` wrote of a vehicle."""
-        return by_agent.values_of(what, self._select(by_agent.of(what, agent)))
+        return values_of_agent(what, self._select(of_agent(what, agent)))
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""
@@ -357,33 +379,15 @@ class SqlJournal:
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._what, is_file=self._database.path is not None)
 
-    def _migrate(self) -> None:
+    def _make_tables(self) -> None:
         with self._write() as connection:
-            tables = sa.inspect(connection).get_table_names()
-            if not tables:  # new: what the migrations would make, without importing them
-                for metadata in (METADATA, VERSION.metadata):
-                    metadata.create_all(connection, checkfirst=False)
-                connection.execute(sa.insert(VERSION).values(version_num=HEAD))
+            if JOURNAL.name not in sa.inspect(connection).get_table_names():
+                METADATA.create_all(connection, checkfirst=False)
+                connection.execute(sa.insert(JOURNAL).values(version=VERSION))
                 return
-            version = None
-            if VERSION.name in tables:
-                version = connection.execute(sa.select(VERSION.c.version_num)).scalar()
-            if version == HEAD:
-                return
-            if version is not None and version > HEAD:
-                raise StorageError(
-                    f"the journal {self._what} was written by a newer version ({version}; this software knows {HEAD}): "
-                    "update glassfleet"
-                )
-            from alembic import command  # noqa: PLC0415  slow to import, and hardly ever needed
-            from alembic.config import Config  # noqa: PLC0415
-
-            config = Config()
-            place = Path(__file__).parent / "migrations"
-            config.set_main_option("script_location", str(place).replace("%", "%%"))
-            config.set_main_option("path_separator", "os")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            version = connection.execute(sa.select(JOURNAL.c.version)).scalar()
+            if version != VERSION:
+                raise StorageError(other_version(self._what, version))
 
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:

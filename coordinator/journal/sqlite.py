@@ -1,4 +1,4 @@
-"""An SQLite database as a journal: how its connections are set up, and the lock of its file."""
+"""An SQLite database as a journal: how its connections are set up, and the lock that keeps other coordinators out."""
 
 from __future__ import annotations
 
@@ -11,19 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal.lock import Again
+from coordinator.journal.port import Again
 from schemas.errors import StorageError
-
-_REFUSAL = (
-    "the journal {what} is in use by another coordinator: stop that one first, give this one a journal of its own "
-    "(--state-dir or --journal), or let it wait for its turn (--standby)"
-)
-
-
-_GONE = (
-    "the lock of the journal {what} is gone: somebody removed or replaced {lock}, so another coordinator may write "
-    "there too. Nothing more is written; start the coordinator again, it goes on where it was"
-)
 
 _MOST_AHEAD = 8 * 1024 * 1024
 """Bytes of the write-ahead log that stay on the disk; as a rule it begins again at half of that."""
@@ -70,6 +59,16 @@ def pick(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Col
     """Return expressions for parts of a JSON text: one list of what stands at the places, and the lengths of lists."""
     paths = [f"$.{'.'.join(place)}" for place in places]
     return [sa.func.json_extract(document, *paths), *(sa.func.json_array_length(document, f"$.{x}") for x in counted)]
+
+
+_REFUSAL = (
+    "the journal {what} is in use by another coordinator: stop that one first, give this one a journal of its own "
+    "(--state-dir or --journal), or let it wait for its turn (--standby)"
+)
+_GONE = (
+    "the lock of the journal {what} is gone: somebody removed or replaced {lock}, so another coordinator may write "
+    "there too. Nothing more is written; start the coordinator again, it goes on where it was"
+)
 
 
 class FileLock:

@@ -1,18 +1,26 @@
-"""The tables, as SQLAlchemy Core sees them. Changing them means adding a migration beside ``0001``."""
+"""The tables, as SQLAlchemy Core sees them. Whoever changes them raises `VERSION`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import sqlalchemy as sa
 
 METADATA = sa.MetaData()
 
-VERSION = sa.Table(
-    "alembic_version",
-    sa.MetaData(),
-    sa.Column("version_num", sa.String(32), nullable=False),
-    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
-)
-"""Which revision the tables are of; alembic's own."""
+VERSION = 1
+"""Which tables these are; a journal of another version is refused."""
+
+JOURNAL = sa.Table("journal", METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+"""The `VERSION` of the tables: one row."""
+
+
+def other_version(what: str, version: Any) -> str:
+    """Say that a journal is of another version than `VERSION`."""
+    return (
+        f"the journal {what} is of version {version}, this software knows {VERSION}: use the software that wrote it, "
+        "or give the coordinator a new journal (--journal)"
+    )
 
 
 class _Bytes(sa.LargeBinary):
@@ -24,7 +32,7 @@ class _Bytes(sa.LargeBinary):
 
 
 def _checksum() -> sa.Column[str]:
-    return sa.Column("checksum", sa.String(32), nullable=False, server_default="")
+    return sa.Column("checksum", sa.String(32), nullable=False)
 
 
 RECORDS = sa.Table(
@@ -36,7 +44,7 @@ RECORDS = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("wall", sa.Double, nullable=False),
     sa.Column("body", _Bytes, nullable=False),
-    sa.Column("checksum", sa.String(32), nullable=False),
+    _checksum(),
     sqlite_autoincrement=True,
 )
 """Events, append-only."""

@@ -18,9 +18,9 @@ from schemas.messages import ModelPointer, Trial
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
 SIGNED = "signed"
 """An operator let a version be signed again whose signature could not be verified."""
-Cause = Literal["published", "adopted", "promoted", "rolled-back", "returned"]
-"""Why a version is current. ``adopted``: it was so before there were decisions; ``returned``: the gate found a former
-version to be the best; ``promoted`` and ``rolled-back``: an operator's word, or a staged rollout."""
+Cause = Literal["published", "promoted", "rolled-back", "returned"]
+"""Why a version is current. ``returned``: the gate found a former version to be the best; ``promoted`` and
+``rolled-back``: an operator's word, or a staged rollout."""
 
 
 @dataclass

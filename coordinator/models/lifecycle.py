@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -17,7 +17,7 @@ from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
-from coordinator.models.sums import judged
+from coordinator.models.rollout.verdict import judged_sums
 from coordinator.specification.rollout import GATE
 from glassfleet.contract.scheme import Scheme
 from schemas.documents import document_digest
@@ -26,9 +26,6 @@ from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 
 _log = structlog.get_logger("coordinator")
-
-SLICE = 0.2
-"""Seconds for which records are signed again before messages and deadlines have their turn."""
 
 
 @dataclass(eq=False)
@@ -50,36 +47,14 @@ class Models:
     metrics: Counter[str]
     now: Callable[[], float]
     lookup: Callable[[str], Scheme]
-    _signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = field(default=None, init=False)
-    """What is left to look at after a change of authority; None: nothing, or all."""
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
-        self.registry.adopt()
         self.rollouts.resume(decisions)
 
-    def sign_again(self) -> None:
-        """Sign what others need after a change of authority; looks at the models only when something changed.
-
-        Of many models, some: the next call goes on with the others. What is retained comes first.
-
-        Raises
-        ------
-        StorageError
-            The journal cannot be read or written; the next call begins anew.
-        """
-        until = self.now() + SLICE
-        signing, self._signing = self._signing, None
-        if signing is None:
-            signing = self.registry.to_sign_again(self.publisher.retained_versions)
-        for change in signing:
-            if change is not None:
-                former, model = change
-                self._put_signature(former, model)
-                _log.info("model-signed-again", name=model.name, version=model.version, digest=model.digest)
-            if self.now() >= until:
-                self._signing = signing
-                return
+    def check_signatures(self) -> None:
+        """Log which of the versions that names stand for nobody can verify, when something has changed."""
+        self.registry.check_signatures()
 
     def sign(self, name: str, version: int, digest: str, reason: str = "") -> dict[str, Any]:
         """Sign a version whose signature cannot be verified, because an operator has checked it.
@@ -95,7 +70,7 @@ class Models:
         -------
         dict
             ``name``, ``version``, ``digest``, ``signer``; ``former``: what was wrong with the former signature, empty
-            when it was good; ``signed``: whether it was replaced. A good one is when it is from another authority.
+            when it was good; ``signed``: whether it was replaced.
 
         Raises
         ------
@@ -106,28 +81,17 @@ class Models:
         """
         former, model, about = self.registry.sign_by_hand(name, version, digest)
         if model != former:
-            self._put_signature(former, model, {**about, "reason": reason[:500]})
+            # An operator's word comes first: no vehicle shall have a signature that nobody has written down.
+            self.registry.keep_signed(model, {**about, "reason": reason[:500]})
+            self.publisher.signature(former, model)
             _log.warning("model-signed-by-hand", name=name, version=version, digest=digest, **about, reason=reason)
         return {"name": name, "version": version, "digest": model.digest, **about, "signed": model != former}
 
-    def _put_signature(self, former: StoredModel, model: StoredModel, about: dict[str, str] | None = None) -> None:
-        # Published first: were it stored first, and this process killed in between, nobody would know what to clear.
-        # An operator's word comes first, though: no vehicle shall have a signature that nobody has written down.
-        if about is not None:
-            self.registry.keep_signed(model, about)
-        self.publisher.signature(former, model)
-        if about is None:
-            self.registry.keep_signed(model)
-
     def connected(self) -> None:
         """Publish all that is retained again."""
-        self.sign_again()
+        self.check_signatures()
         self.publisher.models()
         self.rollouts.connected()
-
-    def repeat_pointers(self) -> None:
-        """Publish again what each name stands for."""
-        self.publisher.pointers()
 
     def pinned(self) -> set[tuple[str, int]]:
         """Return names and versions of what stays, however old its run is.
@@ -264,7 +228,7 @@ class Models:
         asked = None if state.champion is None else document_digest(state.champion)
         now = None if current is None else current.digest
         versions = {each.digest: each.version for each in self.registry.heads(model.name)}
-        verdict = judged(state.scores, versions, asked=asked, current=now, cohort=len(state.cohort))
+        verdict = judged_sums(state.scores, versions, asked=asked, current=now, cohort=len(state.cohort))
         if verdict.passes:
             return self.become_current(model, "published", verdict.reason)
         if self.rollouts.live(model.name) is not None:

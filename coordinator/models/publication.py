@@ -104,15 +104,6 @@ class ModelPublisher:
             with self._unless_unpublishable(name):
                 self._publish(self.frames(name))
 
-    def pointers(self) -> None:
-        """Publish all pointers again; versions and blobs can be had by their names."""
-        for name in self.registry.names():
-            try:
-                self.frames(name)
-            except (BrokerError, UsageError):
-                continue  # logged when the connection was made
-            self._publish(self._pointers(name))
-
     def frames(self, name: str) -> list[Frame]:
         """Return all retained messages of a model, in the order to publish them: versions and blobs, then pointers.
 

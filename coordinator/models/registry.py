@@ -6,7 +6,7 @@ Which version a name stands for is decided apart from its registration: see `coo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -18,7 +18,7 @@ from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import CentralModel
-from coordinator.models.resigning import ReSigner, one_by_one
+from coordinator.models.signatures import Signatures
 from glassfleet.data.domain import Domain
 from glassfleet.explain.moved import moved
 from glassfleet.model.baseline import recorded
@@ -28,6 +28,10 @@ from schemas.record import CENTRAL, ModelRecord, Training
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer, Verifier
+from contextlib import suppress
+from typing import Final
+
+from schemas.errors import DocumentError, VerificationError
 
 _log = structlog.get_logger("coordinator")
 
@@ -48,7 +52,7 @@ class Registry:
     signer : callable or None
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
     verifier : Verifier or None
-        Knows whom to trust; None: nothing is ever signed again.
+        Knows whom to trust; None: no signature is looked at.
     """
 
     journal: Journal
@@ -58,21 +62,12 @@ class Registry:
     wall: Callable[[], float]
     signer: Callable[[], Signer] | None = None
     verifier: Verifier | None = None
-    _re_signer: ReSigner | None = field(init=False)
+    _signatures: Signatures | None = field(init=False)
 
     def __post_init__(self) -> None:
         signer, verifier = self.signer, self.verifier
-        self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
+        self._signatures = None if signer is None or verifier is None else Signatures(signer, verifier)
         self.aliases.apply(self.journal.decisions())
-
-    def adopt(self) -> None:
-        """Make the newest version of each name current that was registered before there were decisions."""
-        names = {each.name for each in self.journal.heads()} - {each.name for each in self.journal.decisions()}
-        # The model of a run that has not ended was registered just before a crash: it will be decided about.
-        going_on = set(self.journal.unfinished()) if names else set()
-        ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
-        newest = {each.name: each for each in ended}.values()
-        self.decide([self.aliases.to_current(each.name, each.version, each.digest, "adopted") for each in newest])
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Write decisions down, all or none, and take them over; raises StorageError and changes nothing."""
@@ -152,13 +147,11 @@ class Registry:
             )
         return stored
 
-    def to_sign_again(self, keep: int) -> Iterator[tuple[StoredModel, StoredModel] | None]:
-        """Yield each model that must be signed again, as it is and as it shall be, see `coordinator.models.resigning`.
-
-        The newest `keep` versions of each name come first, and those that it stands for.
-        """
-        if self._re_signer is not None:
-            yield from self._re_signer.due(lambda: one_by_one(self.journal, self.aliases.pinned(), keep))
+    def check_signatures(self) -> None:
+        """Log which of the versions that names stand for nobody can verify, see `Signatures.check`."""
+        if self._signatures is not None:
+            pinned = sorted(self.aliases.pinned())
+            self._signatures.check(lambda: filter(None, (self.journal.model(*each) for each in pinned)))
 
     def sign_by_hand(self, name: str, version: int, digest: str) -> tuple[StoredModel, StoredModel, dict[str, str]]:
         """Return a version as it is and as an operator's word makes it, and what to write down about that.
@@ -173,16 +166,15 @@ class Registry:
             The record is damaged, or another document than was registered, or looked at.
         """
         model = self.get(name, version)
-        if self._re_signer is None:
+        if self._signatures is None:
             raise UsageError("this coordinator signs nothing: start it with --identity")
-        signed, signer, former = self._re_signer.by_hand(model, digest)
+        signed, signer, former = self._signatures.by_hand(model, digest)
         return model, signed, {"signer": signer, "former": former}
 
-    def keep_signed(self, model: StoredModel, about: dict[str, str] | None = None) -> None:
+    def keep_signed(self, model: StoredModel, about: dict[str, str]) -> None:
         """Store a record that was signed again, with an operator's decision; raises StorageError, changes nothing."""
-        body = {"version": model.version, "digest": model.digest, **(about or {})}
-        decisions = [] if about is None else [self.aliases.decision(model.name, SIGNED, body)]
-        self.journal.put_record(model, decisions)
+        body = {"version": model.version, "digest": model.digest, **about}
+        self.journal.put_record(model, [self.aliases.decision(model.name, SIGNED, body)])
 
     def is_retained(self, model: StoredModel, keep: int) -> bool:
         """Whether a version is among the newest `keep` of its name, or one that the name stands for."""
@@ -317,3 +309,18 @@ def _training(state: RunState) -> Training:
         nullified_cells=state.nullified,
         sums_digest=sums_digest if isinstance(sums_digest, str) else "",
     )
+
+
+LOOKS: Final = 10
+"""Later versions that are looked at: of an elastic run none tells of a drift."""
+
+
+def moved_since(registry: Registry, record: ModelRecord) -> list[str]:
+    """Return a sentence for each rule and input of a version that has moved; from any thread."""
+    later = [each.version for each in registry.heads(record.name) if each.version > record.version]
+    for version in later[: -LOOKS - 1 : -1]:
+        with suppress(NotFoundError, DamagedError, DocumentError, VerificationError):
+            drift = ModelRecord.load(registry.get(record.name, version).record).parameters.get("drift", {})
+            if drift.get("of") == record.digest:
+                return list(drift["moved"])
+    return []

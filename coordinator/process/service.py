@@ -19,7 +19,7 @@ from broker.port import Handlers, Link, Transport
 from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.fleet.leader_probe import LeaderProbe
+from coordinator.fleet.leadership import LeaderProbe
 from coordinator.journal.port import Leader
 from coordinator.process.queue import EventQueue
 from coordinator.process.standby import about

@@ -1,6 +1,6 @@
 """A coordinator on stand-by: it waits for the journal of the one that leads, and then leads itself.
 
-Whoever has the journal's lock leads (`coordinator.journal.lock`); the system gives it free when the process that held
+Whoever has the journal's lock leads (`coordinator.journal.sqlite`); the system gives it free when the process that held
 it ends, however it ends. So those who wait need not be told of each other, and whoever gets it knows that nobody else
 can write. PostgreSQL lets its holder write over the connection that the lock belongs to and no other; a file's lock is
 looked at in each transaction. While it waits a stand-by connects to no broker, for the broker knows one coordinator.
@@ -54,7 +54,7 @@ def about(config: CoordinatorConfig, software: str) -> dict[str, Any]:
 
 
 class Standby:
-    """What a journal asks while another coordinator has it, see `coordinator.journal.lock.Again`.
+    """What a journal asks while another coordinator has it, see `coordinator.journal.sqlite.Again`.
 
     Parameters
     ----------

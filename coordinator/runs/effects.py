@@ -189,22 +189,6 @@ class EffectHandler:
         receipt = Receipt(run=run, task_digest=event.task_digest, outcome=outcome, reason=reason)
         self.receipt(SendReceipt(event.agent, receipt), _log.bind(run=run))
 
-    def repeat(self, agents: Iterable[str]) -> None:
-        """Publish what is open, and which models there are, for agents that the broker may not have told."""
-        came = set(agents)
-        for state in list(self.runs.live.values()):
-            current = state.open
-            if current is None or not came - set(state.accepted) or (current.limited and not came & set(current.asked)):
-                continue
-            ready: Ready = {}
-            effects = standing(state)
-            if self.preflight(state, effects, ready, again=True) is None:
-                self.metrics["requests.repeated"] += 1
-                for effect in effects:
-                    if isinstance(effect, OpenRound):
-                        self.publisher.repeat(effect.run, ready[effect.key])
-        self.models.repeat_pointers()
-
     @staticmethod
     def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
         """Name the vehicles that stand out, once: with the round that found the domain, or the limit of rows."""

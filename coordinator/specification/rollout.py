@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import UsageError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 

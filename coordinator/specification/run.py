@@ -19,7 +19,7 @@ from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 from schemas.messages import Id
-from schemas.validation import first_fault
+from schemas.text import first_fault
 from schemas.window import Window
 
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from coordinator.specification.run import RunSpec
 from schemas.errors import UsageError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 """What names look like: the id of a run that a schedule starts has its name, and the time."""

@@ -279,9 +279,9 @@ def _plain(text: str) -> str:
 
 
 def as_markdown() -> str:
-    """Return `TABLE` as the table of ``docs/reference/metrics.md``."""
-    lines = ["| metric | kind | labels | what |", "|---|---|---|---|"]
+    """Return `TABLE` as the list of ``docs/reference/metrics.md``."""
+    lines = []
     for each in TABLE:
-        labels = ", ".join(f"`{label}`" for label in each.labels)
-        lines.append(f"| `{each.name}` | {each.kind} | {labels} | {each.what} |")
+        labels = "".join(f", `{label}`" for label in each.labels)
+        lines.append(f"- `{each.name}` ({each.kind}{labels}): {each.what}")
     return "\n".join(lines)

@@ -30,6 +30,6 @@ glassfleet ca crl --ca-dir "$ca" --out "$identities/broker/crl.pem"
 
 # Written once: the access rules may since name vehicles that were shut out (`glassfleet broker reload --deny`).
 if [ ! -e "$broker/mosquitto.conf" ]; then
-    glassfleet broker config mosquitto --tls "$identities/broker" --host 0.0.0.0 --port "$port" --out "$broker/mosquitto.conf"
+    glassfleet broker config --tls "$identities/broker" --host 0.0.0.0 --port "$port" --out "$broker/mosquitto.conf"
 fi
 echo "ready: $identities, $broker/mosquitto.conf"

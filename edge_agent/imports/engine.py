@@ -27,9 +27,10 @@ from edge_agent.recordings.units import SAME
 from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
 
-MEMORY: Final = "260MB"
-"""What the engine may use at once. With less it writes with one thread; for ordinary tables it takes less, and
-the process stays below 300 MB."""
+FEW: Final = 30
+MEMORY, LESS = "260MB", "140MB"
+"""What the engine may use at once, for `FEW` columns and for more. It writes few in two threads, if it may use so much,
+and takes less; of many it takes what it may. The process stays below 300 MB in both cases."""
 
 BUFFER: Final = 2 * LONGEST_LINE
 """Bytes that each thread reads at once: the least that the longest line allows."""
@@ -55,7 +56,7 @@ Progress = Callable[[float], None]
 class Engine:
     """A database in memory, with a folder for what does not fit into it."""
 
-    def __init__(self, scratch: Path, progress: Progress | None = None) -> None:
+    def __init__(self, scratch: Path, progress: Progress | None = None, columns: int = 0) -> None:
         try:
             import duckdb  # noqa: PLC0415 - large, and an extra
         except ImportError as fault:
@@ -64,7 +65,11 @@ class Engine:
         self._errors = duckdb.Error
         self._progress = progress
         self.db: Any = duckdb.connect(
-            config={"memory_limit": MEMORY, "threads": 2, "temp_directory": str(scratch / "spilled")}
+            config={
+                "memory_limit": MEMORY if columns <= FEW else LESS,
+                "threads": 2,
+                "temp_directory": str(scratch / "spilled"),
+            }
         )
         self.db.execute("SET enable_progress_bar = false; SET TimeZone = 'UTC'")
 

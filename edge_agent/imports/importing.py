@@ -90,7 +90,9 @@ def import_files(job: Job) -> Report:
             place.mkdir()
             judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
             given.append((judged, place))
-        engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
+        # Only now: a refusal need not wait for it.
+        plan = job.report.plan
+        engine = Engine(Path(scratch), job.progress, columns=len(plan.taken))
         parts = [
             part_of(engine, judged, job.report, place, job.catalogue)
             if isinstance(judged, Recorded)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from edge_agent.imports.times import ORDERS
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 UNDECIDED: Final = "?"
 PLAN_KEY: Final = "glassfleet"

@@ -16,9 +16,6 @@ FIRST = 5.0
 LONGEST = 60.0
 """Longest of these waits, seconds."""
 
-BY_NAME = 64
-"""Up to so many blobs are subscribed to one by one: some brokers (RabbitMQ) keep what is retained from wildcards."""
-
 AT_ONCE = 4
 """Requests and models in parts that are fetched at once; the oldest gives way."""
 
@@ -66,8 +63,7 @@ class Fetcher:
         self.cancel(name)
         self._store.want(manifest)
         self.wanted[name] = _Wanted(manifest, done, now + FIRST, FIRST)
-        for pattern in self._patterns(manifest):
-            self._transport.subscribe(pattern)
+        self._transport.subscribe(self._topics.blobs(manifest.digest))
         # The store bounds what is open; what gave way there must not stay subscribed here.
         for other, wanted in list(self.wanted.items()):
             if wanted.manifest.digest not in self._store.open_digests:
@@ -81,8 +77,7 @@ class Fetcher:
         digest = wanted.manifest.digest
         if all(other.manifest.digest != digest for other in self.wanted.values()):
             self._store.close(digest)
-            for pattern in self._patterns(wanted.manifest):
-                self._transport.unsubscribe(pattern)
+            self._transport.unsubscribe(self._topics.blobs(digest))
 
     def add(self, topic: str, payload: bytes, digest: str) -> None:
         """Take a message from a blob topic.
@@ -107,18 +102,13 @@ class Fetcher:
             if wanted.due <= now:
                 wanted.wait = min(LONGEST, wanted.wait * 2)
                 wanted.due = now + wanted.wait
-                for pattern in self._patterns(wanted.manifest):
-                    self._transport.unsubscribe(pattern)
-                    self._transport.subscribe(pattern)
+                pattern = self._topics.blobs(wanted.manifest.digest)
+                self._transport.unsubscribe(pattern)
+                self._transport.subscribe(pattern)
 
     def next_due(self) -> float | None:
         """Return when `tick` has something to do."""
         return min((wanted.due for wanted in self.wanted.values()), default=None)
-
-    def _patterns(self, manifest: Manifest) -> list[str]:
-        if manifest.count > BY_NAME:
-            return [self._topics.blobs(manifest.digest)]
-        return [self._topics.blob(manifest.digest, index) for index in range(manifest.count)]
 
     def _settle(self, digest: str) -> list[_Wanted]:
         names = [name for name, wanted in self.wanted.items() if wanted.manifest.digest == digest]

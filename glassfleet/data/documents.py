@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 
 from glassfleet.data.domain import Domain
 from schemas.errors import DocumentError
-from schemas.validation import text_of
+from schemas.text import text_of
 
 MEMBERS = frozenset({"scheme", "format", "parameters", "domain", "model"})
 """What a model document has, and nothing else."""

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from glassfleet.data.dataset import Dataset
 from schemas import limits
 from schemas.errors import DataError, UsageError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 TARGET: Final = "target"
 """How a declaration names the run's target, whatever its column is called."""

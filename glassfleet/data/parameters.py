@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import UsageError
-from schemas.text import attributes, number_of
-from schemas.validation import text_of
+from schemas.text import attributes, number_of, text_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from glassfleet.data.clock import TICKS, FloatArray, IntArray, is_missing, ticks
 from schemas import limits
 from schemas.errors import UsageError
-from schemas.validation import first_fault
+from schemas.text import first_fault
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]

@@ -12,9 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
-from broker.servers.process import free_port
+from broker.servers.process import ChildBroker, free_port
 from broker.url import parse_url
 from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile

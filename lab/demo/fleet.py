@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
-from broker.servers.passwords import write_private
+from broker.servers.process import ChildBroker, write_private
 from console.client import Coordinator
 from lab.demo.display import Watcher
 from lab.demo.options import Settings

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from broker.identity import save_identity
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from coordinator.authority.store import Authority
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key

@@ -40,24 +40,6 @@ def owner_of(certificate: x509.Certificate) -> Owner:
     return Owner(role, name)
 
 
-def issuer_of(certificate: bytes) -> bytes:
-    """Return which CA a certificate (DER) says that it is from: that one's key id, or else its name. Not verified.
-
-    Raises
-    ------
-    WireError
-        ``bad-certificate``: it cannot be read.
-    """
-    try:
-        parsed = x509.load_der_x509_certificate(certificate)
-        named = parsed.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-    except x509.ExtensionNotFound:
-        named = None
-    except UNREADABLE as fault:
-        raise WireError("bad-certificate", "the certificate cannot be read") from fault
-    return named or parsed.issuer.public_bytes()
-
-
 def is_issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
     """Whether a CA issued a certificate: its name and its signature. Dates are not looked at."""
     try:

@@ -1,43 +1,20 @@
-"""Revocation lists of a fleet: the newest of each CA that is trusted, in one PEM bundle. Pure.
-
-A fleet has one CA, and two while it changes from one to the next; each revokes in a list of its own, whose numbers
-begin anew (RFC 5280, 5.2.3). So a process keeps one list for each, in the order of its CAs.
-"""
+"""The revocation list of a fleet's CA. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from schemas import limits
 from schemas.trust.certificates import UNREADABLE
 
-_BEGIN, _END = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
 
-
-def lists_in(crl_pem: bytes) -> list[x509.CertificateRevocationList]:
-    """Return the revocation lists that can be read in a PEM bundle: a fleet that changes its CA has one of each.
-
-    Of so many blocks: whoever runs the broker can fill a message with them.
-    """
-    return list(_readable(crl_pem.split(_BEGIN, limits.MAX_LISTS + 1)[1 : limits.MAX_LISTS + 1]))
-
-
-def of_file(crl_pem: bytes) -> bytes:
-    """Return the lists of a file of ours, PEM, without what cannot be read: many such blocks hide no good list."""
-    lists = islice(_readable(crl_pem.split(_BEGIN)[1:]), limits.MAX_LISTS)
-    return b"".join(crl.public_bytes(Encoding.PEM) for crl in lists)
-
-
-def _readable(parts: Iterable[bytes]) -> Iterator[x509.CertificateRevocationList]:
-    halves = (part.partition(_END) for part in parts)
-    for block in dict.fromkeys(block for block, end, _ in halves if end):
-        with suppress(*UNREADABLE):
-            yield x509.load_pem_x509_crl(_BEGIN + block + _END + b"\n")
+def read_list(crl_pem: bytes) -> x509.CertificateRevocationList | None:
+    """Return a revocation list (PEM); None: it cannot be read."""
+    with suppress(*UNREADABLE):
+        return x509.load_pem_x509_crl(crl_pem)
+    return None
 
 
 def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> bool:
@@ -49,24 +26,6 @@ def is_crl_signed(crl: x509.CertificateRevocationList, ca: x509.Certificate) -> 
         return False
 
 
-Made = list[tuple[x509.CertificateRevocationList, x509.Certificate]]
-"""Lists, each with the CA that signed it."""
-
-
-def by_maker(lists: Sequence[x509.CertificateRevocationList], cas: Sequence[x509.Certificate]) -> Made:
-    """Return each list with the CA that signed it, without those that none of them did."""
-    return [(crl, ca) for crl in lists for ca in cas if is_crl_signed(crl, ca)]
-
-
-def with_lists(listed: dict[bytes, frozenset[int]], made: Made) -> dict[bytes, frozenset[int]]:
-    """Return the serial numbers that each CA (DER) has revoked, with those of more lists."""
-    after = dict(listed)
-    for crl, ca in made:
-        maker = ca.public_bytes(Encoding.DER)
-        after[maker] = after.get(maker, frozenset()) | {entry.serial_number for entry in crl}
-    return after
-
-
 def number_of(crl: x509.CertificateRevocationList) -> int:
     """Return the number of a list (RFC 5280, 5.2.3); 0: it has none."""
     try:
@@ -75,37 +34,22 @@ def number_of(crl: x509.CertificateRevocationList) -> int:
         return 0
 
 
-def newest_of_each(ca_pem: bytes, *bundles: bytes) -> list[x509.CertificateRevocationList | None]:
-    """Return the newest list of each of these CAs, in their order; None: there is none of it.
+def newest(ca_pem: bytes, *lists_pem: bytes) -> bytes:
+    """Return the newest of several lists, PEM; empty: a CA signed none of them.
 
-    Parameters
-    ----------
-    ca_pem : bytes
-        CA certificates, PEM.
-    *bundles : bytes
-        Lists, PEM; what cannot be read or is of none of the CAs is passed over. Of two with one number, the first one
-        stays.
+    What cannot be read, or another CA signed, is passed over. Of two with one number the first one stays.
 
     Raises
     ------
     ValueError
-        No CA certificate can be read.
+        The CA's certificate (PEM) cannot be read.
     """
-    lists = [crl for bundle in bundles for crl in lists_in(bundle)]
-    made = [[crl for crl in lists if is_crl_signed(crl, ca)] for ca in x509.load_pem_x509_certificates(ca_pem)]
-    return [max(ours, key=number_of, default=None) for ours in made]
+    ca = x509.load_pem_x509_certificate(ca_pem)
+    lists = [crl for crl in map(read_list, lists_pem) if crl is not None and is_crl_signed(crl, ca)]
+    return max(lists, key=number_of).public_bytes(Encoding.PEM) if lists else b""
 
 
-def is_behind(crl_pem: bytes, known: bytes) -> bool:
-    """Whether lists hold an older one, by its number, than the known ones of the same CA."""
-    numbers = {crl.issuer: number_of(crl) for crl in lists_in(known)}
-    return any(number_of(crl) < numbers.get(crl.issuer, 0) for crl in lists_in(crl_pem))
-
-
-def merged(ca_pem: bytes, *bundles: bytes) -> bytes:
-    """Return the newest list of each of these CAs as one PEM bundle, see `newest_of_each`; empty: there is none.
-
-    The order of the bundles changes nothing but among lists of one number, so what is said again changes nothing.
-    """
-    lists = [crl.public_bytes(Encoding.PEM) for crl in newest_of_each(ca_pem, *bundles) if crl is not None]
-    return b"".join(dict.fromkeys(lists))
+def is_behind(crl_pem: bytes, known_pem: bytes) -> bool:
+    """Whether a list is older, by its number, than the known one of the same CA."""
+    crl, known = read_list(crl_pem), read_list(known_pem)
+    return crl is not None and known is not None and crl.issuer == known.issuer and number_of(crl) < number_of(known)

@@ -44,9 +44,9 @@ from nacl.exceptions import CryptoError
 from schemas import limits
 from schemas.errors import UsageError, WireError
 from schemas.topics import PROTOCOL
-from schemas.trust.certificates import UNREADABLE, is_issued, issuer_of, owner_of
+from schemas.trust.certificates import UNREADABLE, is_issued, owner_of
 from schemas.trust.owner import Owner
-from schemas.trust.revocation import by_maker, lists_in, with_lists
+from schemas.trust.revocation import is_crl_signed, read_list
 
 CLOCK_LEEWAY = 300.0
 """Seconds by which a certificate may seem too young: clocks differ, and by more they are told (as Kerberos does)."""
@@ -84,16 +84,13 @@ class Trust:
 
     Attributes
     ----------
-    listed : dict of bytes to frozenset of int
-        Serial numbers that each CA (DER) has revoked, also of those that are not trusted now.
     revoked : frozenset of int
-        What the trusted ones have revoked.
+        Serial numbers that the CA has revoked.
     checked : OrderedDict
-        Certificates (DER) that one of these CAs issued.
+        Certificates (DER) that the CA issued.
     """
 
-    cas: tuple[x509.Certificate, ...]
-    listed: dict[bytes, frozenset[int]]
+    ca: x509.Certificate
     revoked: frozenset[int]
     checked: OrderedDict[bytes, _Checked] = field(default_factory=OrderedDict, repr=False, compare=False)
 
@@ -110,8 +107,6 @@ class Signer:
     ----------
     certificate : bytes
         DER.
-    issuer : bytes
-        Which CA it is from, see `issuer_of`.
 
     Raises
     ------
@@ -136,7 +131,6 @@ class Signer:
         except WireError as fault:
             raise UsageError(f"{fault.detail}: it was not made by this software's CA") from fault
         self.certificate = certificate.public_bytes(Encoding.DER)
-        self.issuer = issuer_of(self.certificate)
         self._key = key.private_bytes_raw() + key.public_key().public_bytes_raw()
 
     def sign(self, content: bytes) -> bytes:
@@ -167,50 +161,44 @@ class Verifier:
     Parameters
     ----------
     ca_pem : bytes
-        One or more CA certificates, PEM (two while a fleet changes from one CA to the next).
+        Its certificate, PEM.
     wall : callable
         Seconds since the epoch, for the dates of certificates.
 
     Raises
     ------
     UsageError
-        No CA certificate can be read.
+        It cannot be read.
     """
 
     def __init__(self, ca_pem: bytes, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._changing = threading.Lock()
-        self._trust = Trust((), {}, frozenset())
-        self.trust(ca_pem)
+        self._trust = Trust(_authority(ca_pem), frozenset())
 
     def trust(self, ca_pem: bytes, crl_pem: bytes = b"") -> None:
-        """Trust these CAs in place of those named before; what they have revoked stays revoked.
-
-        The lists of a CA that is not trusted any more count no longer: who stole its key could else revoke what the
-        next one issues. They count again if it is trusted again.
+        """Trust this CA in place of the former one; what it has revoked stays revoked.
 
         Parameters
         ----------
         ca_pem : bytes
-            One or more CA certificates, PEM.
+            Its certificate, PEM.
         crl_pem : bytes
-            Revocation lists that count from the same moment on; what cannot be read, or is of no such CA, is passed
-            over.
+            A revocation list that counts from the same moment on; one that cannot be read, or is not the CA's, is
+            passed over.
 
         Raises
         ------
         UsageError
-            None can be read; the former ones stay.
+            The certificate cannot be read; the former CA stays.
         """
-        try:
-            cas = tuple(x509.load_pem_x509_certificates(ca_pem))
-        except UNREADABLE as fault:
-            raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
-        made = by_maker(lists_in(crl_pem), cas)
+        ca, crl = _authority(ca_pem), read_list(crl_pem)
+        listed = _serials(crl) if crl is not None and is_crl_signed(crl, ca) else frozenset[int]()
         with self._changing:
-            listed = with_lists(self._trust.listed, made)
+            if ca == self._trust.ca:
+                listed |= self._trust.revoked
             # With nothing remembered: a certificate of a CA that goes must not be taken over by who checks it now.
-            self._trust = Trust(cas, listed, _revoked(cas, listed))
+            self._trust = Trust(ca, listed)
 
     @property
     def trusted(self) -> Trust:
@@ -223,27 +211,24 @@ class Verifier:
         return self._trust.revoked
 
     def update_crl(self, crl_pem: bytes) -> int:
-        """Take over one or more revocation lists; returns how many certificates are revoked now.
+        """Take over a revocation list; returns how many certificates are revoked now.
 
-        An older list does no harm, as nothing is unrevoked. A list revokes whatever certificate has a serial number
-        that is on it, whichever of our CAs issued that: a CA that follows another goes on with its revocations.
+        An older list does no harm, as nothing is unrevoked.
 
         Raises
         ------
         WireError
-            ``bad-crl``: none can be read, or none of our CAs signed any.
+            ``bad-crl``: it cannot be read, or our CA did not sign it.
         """
-        lists = lists_in(crl_pem)
-        if not lists:
+        crl = read_list(crl_pem)
+        if crl is None:
             raise WireError("bad-crl", "the revocation list cannot be read")
         with self._changing:
             now = self._trust
-            ours = by_maker(lists, now.cas)
-            if not ours:
+            if not is_crl_signed(crl, now.ca):
                 raise WireError("bad-crl", "the revocation list was not signed by this fleet's CA")
-            listed = with_lists(now.listed, ours)
-            if listed != now.listed:
-                self._trust = replace(now, listed=listed, revoked=_revoked(now.cas, listed))
+            if not (listed := _serials(crl)) <= now.revoked:
+                self._trust = replace(now, revoked=now.revoked | listed)
             return len(self._trust.revoked)
 
     def owner(self, certificate: bytes, at: float | None = None) -> Owner:
@@ -253,7 +238,7 @@ class Verifier:
         ----------
         at : float or None
             When it must not have expired, seconds since the epoch; None: it must be valid now. It may have begun after
-            `at`: what was made under a former CA is signed again under the next one.
+            `at`: a model is signed again when another coordinator's certificate takes the place of a revoked one.
 
         Raises
         ------
@@ -266,7 +251,7 @@ class Verifier:
         trust = self._trust
         checked = trust.checked.get(der)
         if checked is None:
-            checked = _check(der, trust.cas)
+            checked = _check(der, trust.ca)
         with self._changing:
             trust.checked[der] = checked
             trust.checked.move_to_end(der)
@@ -363,26 +348,32 @@ def _signed(topic: str, body: bytes) -> bytes:
     return SIGNED_AS + topic.encode() + b"\x00" + body
 
 
-def _revoked(cas: Sequence[x509.Certificate], listed: dict[bytes, frozenset[int]]) -> frozenset[int]:
-    return frozenset[int]().union(*(listed.get(ca.public_bytes(Encoding.DER), ()) for ca in cas))
-
-
-def _check(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
+def _authority(ca_pem: bytes) -> x509.Certificate:
     try:
-        return _read(der, cas)
+        return x509.load_pem_x509_certificate(ca_pem)
+    except UNREADABLE as fault:
+        raise UsageError(f"the CA certificate cannot be read as PEM: {fault}") from fault
+
+
+def _serials(crl: x509.CertificateRevocationList) -> frozenset[int]:
+    return frozenset(entry.serial_number for entry in crl)
+
+
+def _check(der: bytes, ca: x509.Certificate) -> _Checked:
+    try:
+        return _read(der, ca)
     except WireError:
         raise
     except Exception as fault:  # hostile bytes make the parser raise errors of many kinds
         raise WireError("bad-certificate", "the certificate cannot be read") from fault
 
 
-def _read(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
+def _read(der: bytes, ca: x509.Certificate) -> _Checked:
     certificate = x509.load_der_x509_certificate(der)
     key = certificate.public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise WireError("bad-certificate", "messages are signed with Ed25519 keys")
-    issuers = [ca for ca in cas if is_issued(certificate, ca)]
-    if not issuers:
+    if not is_issued(certificate, ca):
         raise WireError("foreign-certificate", "the certificate was not issued by this fleet's CA")
     if not der.endswith(b"\x00" + certificate.signature):
         # The count of unused bits stands outside what the CA signed; DER knows one way to write it.
@@ -392,8 +383,7 @@ def _read(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
             raise WireError("bad-certificate", "a CA does not sign messages")
     except x509.ExtensionNotFound:
         pass
-    # The last of the authority's, should it have a newer certificate for the same key.
-    ends = min(certificate.not_valid_after_utc, max(ca.not_valid_after_utc for ca in issuers))
+    ends = min(certificate.not_valid_after_utc, ca.not_valid_after_utc)
     return _Checked(
         owner_of(certificate),
         key.public_bytes_raw(),

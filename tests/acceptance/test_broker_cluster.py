@@ -13,31 +13,21 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
-from broker.servers.child import ChildBroker
+from broker.servers.process import ChildBroker
 from broker.url import parse_url
 from coordinator.journal.sql import SqlJournal
 from lab.fleet import Fleet
 from schemas.topics import Topics
-from tests.support.brokers import nats_cluster, rabbitmq_cluster
+from tests.support.brokers import nats_cluster
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, rows, spec
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("rabbitmq", marks=pytest.mark.needs("rabbitmq")),
-        pytest.param("nats", marks=pytest.mark.needs("nats")),
-    ]
-)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.needs("nats"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def nodes(kind: str, tmp_path: Path) -> Iterator[Sequence[ChildBroker]]:
-    with rabbitmq_cluster(tmp_path) if kind == "rabbitmq" else nats_cluster(tmp_path) as nodes:
+def nodes(tmp_path: Path) -> Iterator[Sequence[ChildBroker]]:
+    with nats_cluster(tmp_path) as nodes:
         yield nodes
 
 
@@ -62,7 +52,7 @@ def retained_at(node: ChildBroker, topic: str) -> bool:
 
 
 def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
-    kind: str, nodes: Sequence[ChildBroker], broker: str, start: Start, tmp_path: Path
+    nodes: Sequence[ChildBroker], broker: str, start: Start, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"broker": broker, "slow": 0.3, "resend_first": 0.5}
     state = Topics("fleet").coordinator_state()
@@ -71,10 +61,7 @@ def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
         cloud = start(tmp_path / "cloud", "--log-level", "info")
         with cloud.api() as api:
             begin_run(api, spec("r1"), 1)
-            # RabbitMQ's store of retained messages is each node's own: there births and requests are repeated.
-            assert [retained_at(node, state) for node in nodes] == [
-                kind == "nats" or node is nodes[at] for node in nodes
-            ]
+            assert all(retained_at(node, state) for node in nodes)
             nodes[at].kill()
             run = ended(api, "r1")
             assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
@@ -95,7 +82,6 @@ def test_run_survives_sigkill_of_the_node_that_leads_all_sessions_while_their_cl
 ) -> None:
     first, second, third = nodes
     settings: dict[str, Any] = {"state_dir": tmp_path / "agents", "slow": 0.5, "resend_first": 0.5}
-    # RabbitMQ keeps the lead of a session at the node where its client was first.
     with Fleet(SOURCES, broker=first.url, **settings):
         cloud = start(tmp_path / "cloud", "--broker", first.url)
         with cloud.api() as api:

@@ -8,8 +8,7 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Link
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
 from lab.processes import Process
 from schemas.topics import Topics

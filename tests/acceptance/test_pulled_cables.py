@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoConfig, find_mosquitto, mutual
+from broker.servers.mosquitto import MosquittoConfig, certificate_acl, find_mosquitto, mutual
 from broker.servers.process import prepare_state_dir
 from broker.tls import Tls, wait_for_server
 from lab.chaos.audit import Evidence, examine

@@ -10,17 +10,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
-from coordinator.journal import Entry, Journal, migrations, postgres
+from coordinator.journal import Entry, Journal, postgres
 from coordinator.journal.inspect import rows
 from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Kept, Leader, overview
-from coordinator.journal.sql import HEAD, SqlJournal
-from coordinator.journal.tables import METADATA
+from coordinator.journal.sql import SqlJournal
 from coordinator.runs.view import run_document
 from schemas.errors import DamagedError, StorageError
 from tests.support.coordinator_bench import memory_opener
@@ -491,9 +485,9 @@ def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> Non
     assert len(list(journal.records("r"))) == 7
 
 
-def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
-    damage(filled(address), "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StorageError, match="newer version"):
+def test_journal_refuses_tables_of_another_version(address: str) -> None:
+    damage(filled(address), "UPDATE journal SET version = 9999")
+    with pytest.raises(StorageError, match="is of version 9999"):
         SqlJournal(address)
 
 
@@ -528,29 +522,3 @@ def test_sqlite_journal_whose_run_begins_anew_takes_no_more_room(path: Path) -> 
         assert size < 28_000_000, f"{12 * (number + 1)} MB of answers were written"
     assert path.with_name(path.name + "-wal").stat().st_size < 9_000_000
     journal.close()
-
-
-def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(address: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
-    filled(address)
-    made_at_once = shapes(address)
-    with changing(address) as connection:
-        context = MigrationContext.configure(connection)
-        assert context.get_current_revision() == HEAD
-        assert compare_metadata(context, METADATA) == []
-        config.attributes["connection"] = connection
-        command.downgrade(config, "base")
-        assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
-    filled(address)
-    assert shapes(address) == made_at_once
-
-
-def shapes(address: str) -> dict[str, str]:
-    """Return what each table looks like."""
-    with changing(address) as connection:
-        result = sa.inspect(connection)
-        asked = (result.get_columns, result.get_pk_constraint, result.get_unique_constraints, result.get_indexes)
-        return {table: repr([about(table) for about in asked]) for table in result.get_table_names()}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from pydoc import locate
-from types import CodeType
 
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
@@ -167,32 +166,6 @@ def test_pages_name_tests_that_exist() -> None:
 
     assert len(named) > 10
     assert [(page, path) for page, path in sorted(named) if not any((ROOT / "tests").glob(path))] == []
-
-
-OLD = re.compile(
-    r"\b(brief|calm|deeds?|duel|freezer|hail|inbox|lookout|newcomers|performer|reception|rehearsal|rivals?|shelved|shoots?"
-    r"|spoils?|suspicion|theft|troupe|vouch(ed|es|ing)?|zoo)\b|^(books|desk|found|office|plant|said|told)$"
-)
-"""Words of our own for which the field has one; the last ones say nothing when they are the whole name."""
-KEPT = {
-    "brief": "a key of a rule's JSON form",
-    "found": "a key of a counterfactual's JSON form",
-    "office": "a chaos fleet's CertificateOffice",
-}
-
-
-def identifiers(code: CodeType) -> set[str]:
-    """Return the names in compiled code: of what it defines, is given and looks up, and of attributes."""
-    inner = (identifiers(each) for each in code.co_consts if isinstance(each, CodeType))
-    return {code.co_name, *code.co_names, *code.co_varnames, *code.co_cellvars}.union(*inner)
-
-
-def test_names_of_code_are_the_fields_words() -> None:
-    names = set[str]()
-    for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
-        names |= {path.stem, *identifiers(compile(path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True))}
-    words = {name: " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)).lower() for name in names}
-    assert {name for name, text in words.items() if OLD.search(text)} <= set(KEPT)
 
 
 MOST_WORDS = 40

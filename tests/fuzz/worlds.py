@@ -14,12 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal import Entry
 from coordinator.main import assemble
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
@@ -36,6 +34,8 @@ from schemas.messages import AgentState, Body, ContributionBody, Manifest, Model
 from schemas.topics import Topics, check_id
 from tests.fuzz.mutate import break_bytes, edited, mutate, plain
 from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_of, steps
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 
 URL = "mqtt://memory"
 TOPICS = Topics(FLEET)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.models.drift import moved_since
+from coordinator.models.registry import moved_since
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset

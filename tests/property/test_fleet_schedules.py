@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import Faults
 from coordinator.engine import checkpoint
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain
+from tests.support.memory_broker import Faults
 from tests.support.schedules import assert_promises, empty_like, schedule_fault
 from tests.support.simulation import Simulation
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from broker.memory import Faults
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain
 from schemas import limits
 from tests.support.agent_bench import rows
+from tests.support.memory_broker import Faults
 from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
 from tests.support.simulation import Simulation
 

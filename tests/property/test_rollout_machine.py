@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.models.rollout.events import (
+from coordinator.models.rollout.machine import step
+from coordinator.models.rollout.state import (
     Cannot,
     Event,
     Hurry,
@@ -17,14 +18,13 @@ from coordinator.models.rollout.events import (
     Reported,
     Resume,
     Return,
+    Rollout,
     Started,
     Stop,
     Superseded,
     Tick,
     Withdraw,
 )
-from coordinator.models.rollout.machine import step
-from coordinator.models.rollout.state import Rollout
 from coordinator.specification.rollout import GATE, RolloutPlan
 
 AGENTS = tuple(f"v{number}" for number in range(8))

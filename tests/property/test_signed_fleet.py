@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.memory import Faults
-from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
@@ -26,6 +24,7 @@ from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError
 from schemas.messages import AgentState, ContributionBody, ModelPointer, Part, Receipt, Request
 from tests.support.authorities import TestCa
+from tests.support.memory_broker import Faults, MemoryTransport
 from tests.support.schedules import central_digest, empty_like
 from tests.support.simulation import FLEET, URL, Simulation
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
@@ -29,6 +27,7 @@ from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refu
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler
+from tests.support.memory_broker import MemoryHub, MemoryTransport
 
 
 def rows(seed: int = 0, count: int = 60) -> Dataset:

@@ -16,7 +16,7 @@ from broker.identity import load_identity, save_identity
 from coordinator.authority.store import Authority
 from schemas.trust.identity import load_key, new_key
 from schemas.trust.owner import Owner, Role
-from schemas.trust.revocation import lists_in, number_of
+from schemas.trust.revocation import number_of, read_list
 from schemas.trust.signing import Signer, Verifier
 
 NOW = 1_800_000_000.0
@@ -166,7 +166,9 @@ def serial_of(folder: Path) -> int:
 
 def number_in(crl_pem: bytes) -> int:
     """The number of the first revocation list in a bundle."""
-    return number_of(lists_in(crl_pem)[0])
+    crl = read_list(crl_pem)
+    assert crl is not None
+    return number_of(crl)
 
 
 class Clock:

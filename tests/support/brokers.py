@@ -1,4 +1,4 @@
-"""Brokers that only tests start, NATS and RabbitMQ; and a client that does its worst to any."""
+"""A broker that only tests start, NATS; and a client that does its worst to any."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from broker.servers.child import ChildBroker, Program
-from broker.servers.config import USER
-from broker.servers.passwords import new_password, write_private
-from broker.servers.process import free_port, kept_password, prepare_state_dir
-from broker.servers.rabbitmq import RabbitmqConfig
+from broker.servers.process import (
+    ChildBroker,
+    Program,
+    free_port,
+    kept_password,
+    new_password,
+    prepare_state_dir,
+    write_private,
+)
 from broker.url import BrokerAddress
-from schemas.limits import MAX_MESSAGE_BYTES
 from tests.support.needs import programs
 
 CONFIG = """
@@ -107,117 +109,6 @@ def nats_cluster(folder: Path, nodes: int = 3) -> Iterator[list[ChildBroker]]:
             node.begin()  # none answers before two are there
         for node in made:
             node.await_answer(60.0)
-        yield made
-    finally:
-        for node in made:
-            node.kill()
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """What the nodes of a cluster share.
-
-    Attributes
-    ----------
-    hosts : tuple of str
-        An address of this machine for each node: they find each other at one port.
-    distribution : int
-        That port.
-    cookie, password : str
-    """
-
-    hosts: tuple[str, ...]
-    distribution: int
-    cookie: str
-    password: str
-
-    def lines(self) -> str:
-        """Return what the configuration says of it. Sessions are quorum queues: others end with their node."""
-        nodes = [f"cluster_formation.classic_config.nodes.{n} = gf@{host}" for n, host in enumerate(self.hosts, 1)]
-        # The first node that starts finds nobody, and shall not look for long.
-        few = ["cluster_formation.discovery_retry_limit = 2"]
-        return "\n".join([*nodes, *few, "mqtt.durable_queue_type = quorum", ""])
-
-
-class RabbitmqProcess(ChildBroker):
-    """One RabbitMQ node on this machine.
-
-    Parameters
-    ----------
-    state_dir : Path
-        Made if it does not exist; holds everything that the node writes.
-    host : str
-        Address to listen on.
-    cluster : Cluster or None
-        What it is part of.
-    max_message_bytes : int
-        Largest payload.
-    """
-
-    def __init__(
-        self,
-        state_dir: Path,
-        host: str = "127.0.0.1",
-        cluster: Cluster | None = None,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
-        program = programs.path("rabbitmq-server")
-        state_dir = prepare_state_dir(state_dir)
-        self.config = RabbitmqConfig(free_port(), state_dir, host, max_message_bytes)
-        self._cluster = cluster
-        if cluster is not None:
-            write_private(state_dir / "secret", cluster.password)
-            write_private(state_dir / ".erlang.cookie", cluster.cookie)
-            (state_dir / ".erlang.cookie").chmod(0o400)
-        password = self.config.write(state_dir / "rabbitmq.conf")
-        if cluster is not None:
-            with (state_dir / "rabbitmq.conf").open("a") as file:
-                file.write(cluster.lines())
-        super().__init__(
-            "rabbitmq",
-            BrokerAddress(self.config.host, self.config.port, username=USER, password=password),
-            Program("rabbitmq", [program], state_dir, environment=self._surroundings(state_dir), patience=60.0),
-        )
-
-    def _surroundings(self, state_dir: Path) -> dict[str, str]:
-        """Everything that would otherwise come from the machine's own RabbitMQ."""
-        cluster, host = self._cluster, self.config.host
-        if cluster is None:
-            distribution, node, named = free_port(), f"glassfleet-{self.config.port}@localhost", "-sname"
-        else:
-            distribution, node, named = cluster.distribution, f"gf@{host}", "-name"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")}
-        return inherited | {
-            # The Erlang cookie is made here, and not taken from or left in somebody's home.
-            "HOME": str(state_dir),
-            "RABBITMQ_NODENAME": node,
-            "RABBITMQ_USE_LONGNAME": "false" if cluster is None else "true",
-            "RABBITMQ_CONF_ENV_FILE": os.devnull,
-            "RABBITMQ_CONFIG_FILE": str(state_dir / "rabbitmq.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(state_dir / "enabled_plugins"),
-            "RABBITMQ_MNESIA_BASE": str(state_dir / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(state_dir / "log"),
-            "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
-                f"{named} {node} -start_epmd false -erl_epmd_port {distribution} "
-                # One scheduler that does not spin while it waits: it shares the machine with the tests.
-                f"-kernel inet_dist_use_interface {{{host.replace('.', ',')}}} +S 1:1 +sbwt none"
-            ),
-            "ERL_MAX_PORTS": "65536",
-            # Let the script become the server, instead of waiting for it: signals then reach the server itself.
-            "RUNNING_UNDER_SYSTEMD": "1",
-        }
-
-
-@contextmanager
-def rabbitmq_cluster(folder: Path, nodes: int = 3) -> Iterator[list[RabbitmqProcess]]:
-    """Start a cluster on this machine's loopback addresses (Linux answers at all of 127.0.0.0/8), and end it."""
-    hosts = tuple(f"127.0.0.{number}" for number in range(1, nodes + 1))
-    cluster = Cluster(hosts, free_port(), new_password(), new_password())
-    made = [RabbitmqProcess(folder / host, host, cluster) for host in hosts]
-    try:
-        for node in made:
-            node.start()
         yield made
     finally:
         for node in made:

@@ -1,4 +1,4 @@
-"""A coordinator on a broker in memory, alone and with identities; a journal as an earlier version left it."""
+"""A coordinator on a broker in memory, alone and with identities."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import sqlalchemy as sa
 import structlog
-from alembic import command
-from alembic.config import Config
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, Journal, MemoryJournal, migrations
+from coordinator.journal import Entry, Journal
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -36,6 +31,8 @@ from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
 from tests.support.authorities import FleetCa
 from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 
 TOPICS = Topics("f")
 
@@ -212,6 +209,8 @@ class Cloud:
             data = each if isinstance(each, bytes) else each.to_bytes()
             digest = record_of(version).digest if isinstance(each, bytes) else each.digest
             self.journal.add_model("m", f"r{version}", partial(lambda both, _version: both, (digest, data)))
+            body = {"version": version, "digest": digest, "cause": "published", "reason": "", "sequence": version}
+            self.journal.append((), [Decision("m", "current", 0.0, 0.0, body)])
 
     def start(self) -> None:
         """Begin a life, on a broker that keeps what is retained."""
@@ -258,8 +257,9 @@ class Cloud:
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 
-    def logged(self, event: str = "model-not-verified") -> list[tuple[str, list[int]]]:
-        return [(line["code"], line["versions"]) for line in self.lines if line["event"] == event]
+    def logged(self) -> list[tuple[str, int]]:
+        named = [line for line in self.lines if line["event"] == "model-not-verified"]
+        return [(line["reason"].partition(":")[0], line["version"]) for line in named]
 
     def stored(self, version: int = 1) -> StoredModel:
         return self.core.registry.get("m", version)
@@ -284,15 +284,3 @@ def signer_of(folder: Path) -> Signer:
 
 def authorities(tmp_path: Path, *names: str) -> list[FleetCa]:
     return [FleetCa(tmp_path / name, name) for name in names]
-
-
-def migrate_back(url: str, revision: str) -> None:
-    """Bring a database to an earlier revision."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-    engine.dispose()

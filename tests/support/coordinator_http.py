@@ -18,7 +18,6 @@ from coordinator.authority.web import authority_server
 from coordinator.config import CoordinatorConfig
 from coordinator.http.api import ApiServer
 from coordinator.http.server import HttpLimits
-from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.process.service import Service
 from glassfleet import simulation
@@ -28,6 +27,7 @@ from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
+from tests.support.memory_journal import MemoryJournal
 from tests.support.sample_models import unit_domain
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"

@@ -9,7 +9,6 @@ from typing import Any
 
 import structlog
 
-from broker.memory import Saved
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
@@ -19,6 +18,7 @@ from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
 from schemas.record import ModelRecord
 from schemas.window import Window
+from tests.support.memory_broker import Saved
 from tests.support.simulation import Simulation
 
 KINDS = (

@@ -18,15 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
 
-from broker.memory import Faults, MemoryHub, Saved
-from broker.memory_client import MemoryTransport
 from broker.port import ConnectionSettings, Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Answer, Engine
 from coordinator.engine.events import from_value
-from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.messages import birth
 from coordinator.specification.run import RunSpec
@@ -41,6 +38,8 @@ from schemas.messages import Manifest
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.authorities import FixedCredentials, Issued, TestCa
+from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport, Saved
+from tests.support.memory_journal import MemoryJournal
 
 COORDINATOR = "coordinator"
 FLEET = "sim"

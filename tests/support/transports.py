@@ -15,13 +15,11 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.memory import MemoryHub, Saved
-from broker.memory_client import MemoryTransport
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
-from broker.servers.child import ChildBroker
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.process import ChildBroker
 from broker.signed import signed
 from broker.tls import tls_of
 from broker.url import parse_url
@@ -29,7 +27,8 @@ from schemas.errors import WireError
 from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.authorities import FleetCa
-from tests.support.brokers import NatsProcess, RabbitmqProcess
+from tests.support.brokers import NatsProcess
+from tests.support.memory_broker import MemoryHub, MemoryTransport, Saved
 from tests.support.needs.programs import NEEDS
 
 PATIENCE = 30.0
@@ -314,7 +313,7 @@ class SecureMosquitto(MosquittoProcess):
         super().__init__(folder / "state", identity=identity, acl="pattern readwrite gf/1/#\n")
 
 
-NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "rabbitmq", "nats")
+NAMES = ("memory", "embedded", "mosquitto-5", "mosquitto-3.1.1", "nats")
 
 SUITE = (*NAMES, "mosquitto-signed")
 """What the suite runs on: the last one adds nothing for those who learn over a broker, who sign by themselves."""
@@ -324,7 +323,6 @@ _PROGRAMS: dict[str, Callable[[Path], ChildBroker]] = {
     "mosquitto-5": MosquittoProcess,
     "mosquitto-3.1.1": MosquittoProcess,
     "mosquitto-signed": SecureMosquitto,
-    "rabbitmq": RabbitmqProcess,
     "nats": NatsProcess,
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import in_one_metric
+from coordinator.fleet.differences import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel

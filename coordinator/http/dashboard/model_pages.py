@@ -21,7 +21,7 @@ from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.journal.port import StoredModel
-from coordinator.models.drift import moved_since
+from coordinator.models.registry import moved_since
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
 from glassfleet.explain.difference import Part

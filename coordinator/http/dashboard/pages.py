@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
 from coordinator.duty.causes import look
-from coordinator.fleet.outliers import with_scores
+from coordinator.fleet.differences import with_scores
 from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import far_out, in_lines, in_one_metric
+from coordinator.fleet.differences import far_out, in_lines, in_one_metric
 from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
@@ -105,7 +105,7 @@ class Scores:
     about : str
         What is to be said about the central scores, in one sentence.
     far_out : list of (str, str)
-        See `coordinator.fleet.outliers.far_out`.
+        See `coordinator.fleet.differences.far_out`.
     confusion : Confusion or None
         Of a model of classes: the test rows of all vehicles that told theirs; of a private run, the fleet's.
     """

@@ -26,7 +26,6 @@ TURNS = tuple(PREFIX + word for word in ("started", "pause", "resume", "stop"))
 """Decisions about a rollout that do not follow from what vehicles report."""
 WORDS = {
     "published": "in use: published",
-    "adopted": "in use: the newest there was",
     "promoted": "in use: promoted",
     "rolled-back": "in use again: rolled back",
     "returned": "in use again: the best on new rows",

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import in_one_metric
+from coordinator.fleet.differences import in_one_metric
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.show import Page

@@ -14,7 +14,7 @@ from coordinator.duty.week import WEEK, Change, Week
 from coordinator.duty.week import week as week_of
 from coordinator.http.dashboard import comparison
 from coordinator.http.dashboard.library import Library
-from coordinator.models.drift import moved_since
+from coordinator.models.registry import moved_since
 from coordinator.runs.attendance import Recent
 from glassfleet.explain import difference
 from glassfleet.export.svg.text import cut

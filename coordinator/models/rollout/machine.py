@@ -27,66 +27,84 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.models.rollout import events
-from coordinator.models.rollout.state import Rollout, Stage
+from coordinator.models.rollout.state import (
+    Cannot,
+    Effect,
+    Event,
+    Hurry,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Return,
+    Rollout,
+    Stage,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Try,
+    Withdraw,
+)
 from coordinator.models.rollout.table import TABLE
 from coordinator.models.rollout.verdict import counted, judged, nobody_can, tally, too_many_worse
 from schemas.trial import place, threshold
 
 
-def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tuple[events.Effect, ...]]:  # noqa: C901, PLR0912  a table
+def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table
     """Take an event. The very same state comes back when it changes nothing."""
     if state is None:
-        if not isinstance(event, events.Started):
+        if not isinstance(event, Started):
             return None, ()
         return Rollout(event, TABLE.target("", "started", None), event.at + event.plan.deadline, event.at), ()
     if state.is_ended:
         return state, ()
     match event:
-        case events.Opened() if state.phase == "opening" and event.agents:
+        case Opened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
                 return _end(state, "nobody-can", event.at, nobody_can(state, event.agents))
             return _announced(_judged(_open(state, event), event.at))
-        case events.Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
+        case Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
             cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
             phase = TABLE.target(state.phase, "reported", state)
             after = replace(state, phase=phase, reports=reports, cannot=cannot, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
-        case events.Cannot(agent=agent) if (
+        case Cannot(agent=agent) if (
             state.is_open and agent not in state.reports and agent not in state.cannot and _is_asked(state, agent)
         ):
             phase = TABLE.target(state.phase, "cannot", state)
             after = replace(state, phase=phase, cannot={**state.cannot, agent: event.why}, at=event.at)
             return _judged(after, event.at) if phase == "trying" else (after, ())
-        case events.Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
+        case Tick() if state.phase in ("opening", "trying") and event.at >= state.due:
             if state.phase == "opening":
                 return _end(state, "no-vehicles", event.at, "no vehicle was up to try it")
             return _judged(state, event.at)
-        case events.Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
+        case Hurry(agents=agents) if state.phase == "trying" and state.awaited <= set(agents):
             return _judged(state, event.at, waits=False)
-        case events.Pause() if state.phase in ("opening", "trying"):
+        case Pause() if state.phase in ("opening", "trying"):
             left = max(0.0, state.due - event.at)
             phase = TABLE.target(state.phase, "paused", state)
             return replace(state, phase=phase, left=left, reason=event.reason, at=event.at), ()
-        case events.Resume() if state.phase == "paused":
+        case Resume() if state.phase == "paused":
             phase = TABLE.target(state.phase, "resumed", state)
             after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
             if phase == "opening":
                 return after, ()
             return _announced(_judged(after, event.at))
-        case events.Stop():
+        case Stop():
             return _end(state, "stopped", event.at, event.reason or "by an operator")
-        case events.Superseded():
+        case Superseded():
             return _end(state, "superseded", event.at, f"version {event.version} became current")
     return state, ()
 
 
-def standing(state: Rollout) -> tuple[events.Effect, ...]:
+def standing(state: Rollout) -> tuple[Effect, ...]:
     """Return the effects that hold now, to be performed again at every start."""
     if not state.is_open or state.is_ended:
         return ()
-    return (events.Try(state.start.rollout, state.stages[-1].below),)
+    return (Try(state.start.rollout, state.stages[-1].below),)
 
 
 def wakes_at(state: Rollout) -> float | None:
@@ -98,7 +116,7 @@ def _is_asked(state: Rollout, agent: str) -> bool:
     return place(state.start.rollout, agent) < state.stages[-1].below
 
 
-def _open(state: Rollout, event: events.Opened) -> Rollout:
+def _open(state: Rollout, event: Opened) -> Rollout:
     share = state.start.plan.stages[len(state.stages)]
     salt = state.start.rollout
     # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.
@@ -114,7 +132,7 @@ def _open(state: Rollout, event: events.Opened) -> Rollout:
     )
 
 
-def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[events.Effect, ...]]:
+def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout, tuple[Effect, ...]]:
     """Judge the open stage, if it can be judged now; `waits`: those who have yet to report are waited for."""
     plan, stage, is_late = state.start.plan, state.stages[-1], now >= state.due
     if waits and not is_late and plan.max_worse_share >= 1 and state.awaited:
@@ -139,26 +157,26 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if cause:
         after, effects = _end(state, cause, now, verdict)
         digests = dict(state.start.formers)
-        return after, (*effects, *(events.Return(former, digests[former], verdict) for _ in range(bool(former))))
+        return after, (*effects, *(Return(former, digests[former], verdict) for _ in range(bool(former))))
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)
         after = replace(state, phase=phase, stages=stages, reason=verdict, outcome="promoted", at=now)
-        return after, (events.Promote(verdict),)
+        return after, (Promote(verdict),)
     phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
 
 
-def _announced(judged: tuple[Rollout, tuple[events.Effect, ...]]) -> tuple[Rollout, tuple[events.Effect, ...]]:
+def _announced(judged: tuple[Rollout, tuple[Effect, ...]]) -> tuple[Rollout, tuple[Effect, ...]]:
     """Add that a stage which goes on is to be told to its vehicles."""
     state, effects = judged
     return state, effects or standing(state)
 
 
-def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, tuple[events.Effect, ...]]:
+def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, tuple[Effect, ...]]:
     phase, stages = TABLE.target(state.phase, cause, state), state.stages
     # The phase says "stopped" already.
     text = reason if cause == phase else f"{cause}: {reason}"
     if state.is_open:
         stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
-    return replace(state, phase=phase, stages=stages, reason=text, outcome=cause, at=now), (events.Withdraw(),)
+    return replace(state, phase=phase, stages=stages, reason=text, outcome=cause, at=now), (Withdraw(),)

@@ -15,9 +15,26 @@ from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_learned
 from coordinator.models.formers import best_known, scored_last
 from coordinator.models.registry import Registry
-from coordinator.models.rollout import events
 from coordinator.models.rollout.machine import step, wakes_at
-from coordinator.models.rollout.state import Rollout
+from coordinator.models.rollout.state import (
+    Cannot,
+    Event,
+    Hurry,
+    Opened,
+    Pause,
+    Promote,
+    Reported,
+    Resume,
+    Return,
+    Rollout,
+    Started,
+    Stop,
+    Superseded,
+    Tick,
+    Try,
+    decision,
+    event_of,
+)
 from coordinator.models.rollout.verdict import tally
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
@@ -66,8 +83,8 @@ class Rollouts:
                 continue
             rollout = str(each.body.get("rollout"))
             try:
-                event = events.event_of(each)
-                before = None if isinstance(event, events.Started) else states[rollout]
+                event = event_of(each)
+                before = None if isinstance(event, Started) else states[rollout]
                 after, _ = step(before, event)
                 assert after is not None
                 states[rollout] = after
@@ -88,7 +105,7 @@ class Rollouts:
     # -- what operators and runs want -----------------------------------------------------------------------------
 
     def start(self, name: str, version: int, plan: RolloutPlan, suspect: str = "") -> str:
-        """Start trying a version; `suspect` as in `events.Started`, empty: what an earlier rollout of it knew.
+        """Start trying a version; `suspect` as in `Started`, empty: what an earlier rollout of it knew.
 
         Returns
         -------
@@ -123,7 +140,7 @@ class Rollouts:
         beside = (0, "") if champion is None else (champion.version, champion.digest)
         formers = tuple((each.version, each.digest) for each, _ in self.formers(name) if each.version != version)
         about = (name, version, model.digest, *beside, plan, suspect, formers)
-        self._apply(rollout, events.Started(self.now(), rollout, *about))
+        self._apply(rollout, Started(self.now(), rollout, *about))
         self.metrics["rollouts.started"] += 1
         return rollout
 
@@ -145,22 +162,22 @@ class Rollouts:
 
     def pause(self, name: str, reason: str = "") -> Rollout:
         """Let the rollout of a model stand still; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Pause(self.now(), reason))
+        return self._apply(self._named(name), Pause(self.now(), reason))
 
     def resumed(self, name: str) -> Rollout:
         """Let a paused rollout go on; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Resume(self.now()))
+        return self._apply(self._named(name), Resume(self.now()))
 
     def stop(self, name: str, reason: str = "") -> Rollout:
         """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
-        return self._apply(self._named(name), events.Stop(self.now(), reason))
+        return self._apply(self._named(name), Stop(self.now(), reason))
 
     def replace(self, name: str, version: int, plan: RolloutPlan, why: str, suspect: str = "") -> None:
         """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
         live = self.live(name)
         if live is not None and live.start.plan.gate:
             # Otherwise a vehicle that never reports would keep each version of a frequent run from being judged.
-            live = self._apply(live.start.rollout, events.Hurry(self.now(), tuple(sorted(live.awaited))))
+            live = self._apply(live.start.rollout, Hurry(self.now(), tuple(sorted(live.awaited))))
         if live is not None and not live.is_ended:
             self.stop(name, why)
             _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
@@ -171,15 +188,15 @@ class Rollouts:
         live = self.live(name)
         if live is None:
             return []
-        event = events.Superseded(self.now(), version)
-        return [events.decision(live.start.name, live.start.rollout, event, self.aliases.wall())]
+        event = Superseded(self.now(), version)
+        return [decision(live.start.name, live.start.rollout, event, self.aliases.wall())]
 
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
         for each in decisions:
             if each.kind.startswith(ROLLOUTS):
                 rollout = str(each.body["rollout"])
-                after, _ = step(self._states[rollout], events.event_of(each))
+                after, _ = step(self._states[rollout], event_of(each))
                 assert after is not None
                 self._states = {**self._states, rollout: after}
                 self._log_end(after)
@@ -205,12 +222,12 @@ class Rollouts:
         if body.cannot or other is None:
             # An operator's terminal will show what a vehicle says.
             why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
-            after = self._apply(start.rollout, events.Cannot(self.now(), agent, why))
+            after = self._apply(start.rollout, Cannot(self.now(), agent, why))
             if after is not state:
                 self.metrics["rollouts.cannot"] += 1
             return
         before = state.reports
-        report = events.Reported(self.now(), agent, body.metric, body.federated, other, body.local, body.beside)
+        report = Reported(self.now(), agent, body.metric, body.federated, other, body.local, body.beside)
         after = self._apply(start.rollout, report)
         if after.reports is not before:
             self.metrics["rollouts.reports"] += 1
@@ -219,11 +236,11 @@ class Rollouts:
         """Let time pass: open what can be opened, judge what is due."""
         for state in [state for state in self._states.values() if not state.is_ended]:
             if state.phase == "opening" and at >= self._opening_from and (agents := self.agents()):
-                self._apply(state.start.rollout, events.Opened(at, tuple(sorted(agents))))
+                self._apply(state.start.rollout, Opened(at, tuple(sorted(agents))))
             elif (wake := wakes_at(state)) is not None and wake <= at:
-                self._apply(state.start.rollout, events.Tick(at))
+                self._apply(state.start.rollout, Tick(at))
             elif gone := self._gone(state, at):
-                self._apply(state.start.rollout, events.Hurry(at, gone))
+                self._apply(state.start.rollout, Hurry(at, gone))
 
     def _gone(self, state: Rollout, at: float) -> tuple[str, ...]:
         """Return who has yet to report, when all of those are down and enough others have; empty: wait."""
@@ -286,7 +303,7 @@ class Rollouts:
             raise NotFoundError(f"no rollout of model {name!r} is under way")
         return live.start.rollout
 
-    def _apply(self, rollout: str, event: events.Event) -> Rollout:
+    def _apply(self, rollout: str, event: Event) -> Rollout:
         """Decide, append, take over, perform."""
         before = self._states.get(rollout)
         after, effects = step(before, event)
@@ -295,17 +312,17 @@ class Rollouts:
             return after
         start, aliases = after.start, self.aliases
         stood = aliases.pinned_of(start.name)
-        decisions = [events.decision(start.name, rollout, event, aliases.wall())]
+        decisions = [decision(start.name, rollout, event, aliases.wall())]
         for effect in effects:
             match effect:
-                case events.Try(salt, below):
+                case Try(salt, below):
                     formers = [Former(version=number, digest=digest) for number, digest in start.formers]
                     trial = Trial(salt=salt, below=below, champion=start.champion_digest, formers=formers)
                     decisions.append(aliases.to_candidate(start.name, start.version, start.digest, trial))
-                case events.Promote(reason):
+                case Promote(reason):
                     decisions.append(aliases.to_current(start.name, start.version, start.digest, "published", reason))
                     decisions.append(aliases.to_none(start.name, "promoted"))
-                case events.Return(version, digest, reason):
+                case Return(version, digest, reason):
                     decisions.append(aliases.to_current(start.name, version, digest, "returned", reason))
                 case _ if start.plan.gate:
                     # Asks nobody any more: it says which version waits for an operator, and why.

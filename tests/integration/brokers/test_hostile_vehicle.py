@@ -11,13 +11,12 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Link
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
 from schemas.topics import Topics
 from tests.support.agent_bench import rows
 from tests.support.authorities import FleetCa
-from tests.support.brokers import HostileClient, RabbitmqProcess
+from tests.support.brokers import HostileClient
 from tests.support.processes import Processes, eventually
 from tests.support.transports import Client
 
@@ -127,32 +126,3 @@ def test_two_processes_with_one_certificate_are_told_why_connections_end(world: 
     hint = "another process use this certificate"
     processes.until(lambda: hint in first.logged() and hint in second.logged(), second)
     cloud.transport.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.needs("rabbitmq")
-def test_client_that_is_away_cannot_fill_rabbitmq(tmp_path: Path) -> None:
-    broker = RabbitmqProcess(tmp_path, max_message_bytes=LARGEST)
-    broker.start()
-    try:
-        away, sender = (Client(PahoTransport(Link(broker.url, name))) for name in ("away", "sender"))
-        for client in (away, sender):
-            client.start()
-        away.transport.subscribe("gf/1/fleet/x")
-
-        def is_subscribed() -> bool:
-            sender.transport.publish("gf/1/fleet/x", b"0")
-            return bool(away.messages)
-
-        eventually(is_subscribed, "subscribed")
-        away.transport.stop()
-        for number in range(3 * 1024):
-            sender.transport.publish("gf/1/fleet/x", b"%05d" % number + bytes(LARGEST - 5))
-        assert sender.transport.flush(60)
-        back = Client(PahoTransport(Link(broker.url, "away"))).start()
-        eventually(lambda: b"03071" in {payload[:5] for payload in back.payloads()}, "the newest is there")
-        assert sum(map(len, back.payloads())) <= broker.config.max_queued_bytes
-        for client in (back, sender):
-            client.transport.stop()
-    finally:
-        broker.stop()

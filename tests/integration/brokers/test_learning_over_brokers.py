@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.servers.child import ChildBroker
+from broker.servers.process import ChildBroker
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.process.service import Service
@@ -28,11 +28,7 @@ SMALL = 4 * 1024
 
 @pytest.fixture(
     scope="module",
-    params=[
-        *(pytest.param(name, marks=mark_of(name)) for name in ("embedded", "mosquitto-5", "mosquitto-3.1.1", "nats")),
-        # It takes many seconds to start; what it does otherwise is in the transport's conformance suite.
-        pytest.param("rabbitmq", marks=[*mark_of("rabbitmq"), pytest.mark.slow]),
-    ],
+    params=[pytest.param(name, marks=mark_of(name)) for name in ("embedded", "mosquitto-5", "mosquitto-3.1.1", "nats")],
 )
 def broker(request, tmp_path_factory) -> Iterator[tuple[str, ChildBroker]]:
     running = start_broker(request.param, tmp_path_factory.mktemp("broker"))
@@ -58,8 +54,6 @@ def test_fleet_learns_the_central_model_over_every_broker(cloud, settings, tmp_p
     sources = {name: source(seed, count=400) for seed, name in enumerate(AGENTS)}
     fleet = Fleet(sources, state_dir=tmp_path / "vehicles", **settings)
     with serving(cloud) as service:
-        # RabbitMQ gives no retained births to a coordinator that comes after its agents.
-        eventually(lambda: service.is_connected)
         fleet.start()
         spec = RunSpec(
             scheme="frt",
@@ -79,7 +73,6 @@ def test_fleet_learns_the_central_model_over_every_broker(cloud, settings, tmp_p
 
 
 def test_coordinator_and_agents_find_each_other_in_any_order_over_every_broker(cloud, settings, tmp_path: Path):
-    """RabbitMQ keeps births from a new coordinator, and requests and models from new agents: they use wildcards."""
     sources = {name: source(seed, count=200) for seed, name in enumerate(AGENTS)}
 
     def fleet(*names: str) -> Fleet:

@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from broker.identity import save_identity
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.servers.revocation import reload
 from broker.tls import Tls, tls_of
 from console.main import run as command

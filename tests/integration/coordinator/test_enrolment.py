@@ -9,19 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.credentials import FolderCredentials
 from broker.identity import check_owner, load_identity
-from broker.trust import trust
 from console.main import run
-from coordinator.authority.store import Authority
-from edge_agent.enrol import EnrolmentError, enrol, install_bundle, renew, write_request
-from schemas.errors import UsageError
-from schemas.trust.certificates import issuer_of
+from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.trust.identity import Token
-from schemas.trust.owner import Owner
 from tests.support.authorities import HOSTS, FleetCa, serial_of
 from tests.support.coordinator_http import enrolling
 
@@ -107,20 +99,6 @@ def test_vehicle_renews_for_a_new_key_and_hears_of_revocations(served, tmp_path)
         renew(folder, served.url)
 
 
-def test_vehicle_without_a_network_enrols_with_files(served, tmp_path):
-    folder = tmp_path / "id"
-    write_request(folder, "v8", tmp_path / "v8.csr")
-    sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(served.ca.authority.folder)]
-    assert run([*sign, "--agent", "v9", "--out", str(tmp_path / "no.pem")]) == 2
-    assert run([*sign, "--agent", "v8", "--out", str(tmp_path / "v8.pem")]) == 0
-    install_bundle(folder, "v8", tmp_path / "v8.pem")
-    assert load_identity(folder).owner == Owner("agent", "v8")
-    with pytest.raises(UsageError, match="for another key"):
-        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.pem")
-    with pytest.raises(UsageError, match="sign-csr"):
-        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
-
-
 def test_command_line_enrols_renews_revokes_and_lists(served, tmp_path, capsys):
     ca, state = ["--ca-dir", str(served.ca.authority.folder)], ["--state-dir", str(tmp_path / "state")]
     assert run(["ca", "token", "--agent", "v10", *ca]) == 0
@@ -142,54 +120,3 @@ def test_command_line_enrols_renews_revokes_and_lists(served, tmp_path, capsys):
     assert run(["ca", "list", "--json", *ca]) == 0
     states = [one["state"] for one in json.loads(capsys.readouterr().out) if one["id"] == "v10"]
     assert states == ["revoked (stolen)", "revoked (stolen)"]
-
-
-def test_vehicle_follows_to_the_next_authority_and_keeps_its_id_and_both_lists(served, tmp_path, capsys):
-    vehicle, former = tmp_path / "id", served.ca.authority
-    enrol(vehicle, former.token("v12"), served.url)
-    cloud = served.ca.identity("coordinator", "cloud", hosts=HOSTS, where="cloud-12")
-    after = ["--ca-dir", str(tmp_path / "next")]
-    assert run(["ca", "init", str(tmp_path / "next"), "--after", str(former.folder)]) == 0
-    file = tmp_path / "next.pem"
-    file.write_bytes((tmp_path / "next" / "ca.pem").read_bytes())
-    trusts = ["ca", "trust", str(file), "--into", str(vehicle), "--into", str(cloud)]
-    assert run(trusts) == 2, "the list is missing"
-    assert "put its crl.pem behind its ca.pem" in capsys.readouterr().err
-    file.write_bytes(file.read_bytes() + (tmp_path / "next" / "crl.pem").read_bytes())
-    assert run(trusts) == run(trusts) == 0
-    both = (vehicle / "ca.pem").read_bytes()
-    assert both.count(b"BEGIN CERTIFICATE") == 2
-    assert run(["ca", "renew", str(cloud), *after]) == 0
-    assert (cloud / "ca.pem").read_bytes() == both, "others still have certificates of the former"
-
-    with enrolling(Authority(tmp_path / "next"), cloud) as url:
-        renew(vehicle, url)
-    identity = load_identity(vehicle)
-    assert (identity.owner, identity.ca) == (Owner("agent", "v12"), both)
-    assert identity.crl.count(b"BEGIN X509 CRL") == 2
-    issuer = issuer_of(x509.load_pem_x509_certificate(identity.certificate).public_bytes(Encoding.DER))
-    assert (
-        issuer == FolderCredentials(cloud).signer.issuer != FolderCredentials(served.ca.folder / "cloud").signer.issuer
-    )
-    capsys.readouterr()
-    assert run([*trusts, "--only", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)["into"]
-    assert [(len(each["trusts"]), each["renew"]) for each in result.values()] == [(1, False), (1, False)]
-    assert load_identity(vehicle).crl == (tmp_path / "next" / "crl.pem").read_bytes()
-
-
-def test_only_a_good_authority_is_trusted(served, tmp_path):
-    folder = served.ca.identity("agent", "v14")
-    other = FleetCa(tmp_path / "other")
-    agent = (other.identity("agent", "v14") / "cert.pem").read_bytes()
-    crl = other.authority.crl_pem
-    with pytest.raises(UsageError, match="no CA certificate"):
-        trust(folder, crl)
-    with pytest.raises(UsageError, match="not an authority's"):
-        trust(folder, agent + crl)
-    with pytest.raises(UsageError, match=r"crl\.pem behind"):
-        trust(folder, other.authority.ca_pem + served.ca.authority.crl_pem)
-    assert load_identity(folder).ca == served.ca.authority.ca_pem
-    now = trust(folder, other.authority.ca_pem + crl, only=True)
-    assert (len(now.names), now.is_ours_among) == (1, False)
-    assert (load_identity(folder).ca, load_identity(folder).crl) == (other.authority.ca_pem, crl)

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from broker.identity import load_identity
-from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.topics import Topics
 from tests.support.agent_bench import rows

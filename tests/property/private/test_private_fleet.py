@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import Faults, MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
 from coordinator.engine.effects import Group
@@ -30,6 +28,7 @@ from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import ContributionBody, Request
 from tests.support.authorities import TestCa
+from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport
 from tests.support.private_bench import scheme_of
 from tests.support.schedules import central_digest, empty_like
 from tests.support.simulation import COORDINATOR, FLEET, URL, Simulation

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import Faults
 from coordinator.specification.run import RunSpec
 from edge_agent.session.private_files import PrivateFiles
 from edge_agent.sources import Source
@@ -28,6 +27,7 @@ from glassfleet.private.sums import add, question_digest
 from lab.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError
+from tests.support.memory_broker import Faults
 from tests.support.simulation import Simulation
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))

@@ -66,7 +66,7 @@ SAYS = {
     "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.11106"],
     "docs/howto/secure-fleet.md:secure": [
         "identity of coordinator coordinator in coordinator-identity",
-        "enrolled as vehicle-07 until",
+        "identity of agent vehicle-07 in vehicle-07-identity",
         "enrolled as vehicle-08 until",
         "denied: vehicle-08, vehicle-07",
         "denied: vehicle-08",

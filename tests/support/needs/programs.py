@@ -65,7 +65,6 @@ NEEDS = {
     "node": Need(("node",), "nodejs"),
     "postgresql": Need(("initdb",), "postgresql"),
     "recordings": Need(fault=_no_recordings),
-    "rabbitmq": Need(("rabbitmq-server",), "rabbitmq-server"),
     "sqlite3": Need(("sqlite3",), "sqlite3"),
     "systemd": Need(("systemd-analyze",), "systemd"),
     "zsh": Need(("zsh",), "zsh"),
@@ -85,7 +84,6 @@ def find(program: str) -> str | None:
         program = os.environ.get("GLASSFLEET_CHROMIUM", program)
     newest = sorted(glob("/usr/lib/postgresql/*/bin"), key=lambda each: [*map(int, re.findall(r"\d+", each))])  # noqa: PTH207
     places = [
-        "/usr/lib/rabbitmq/bin",  # the script itself; Debian's on the PATH is a wrapper that changes the user
         *reversed(newest),
         os.environ.get("PATH", os.defpath),
         *("/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin", "/opt/homebrew/sbin"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import fcntl
 import os
 import threading
 from pathlib import Path
 
 import pytest
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +17,6 @@ from broker.identity import save_identity
 from broker.port import Message
 from broker.servers.revocation import install_crl
 from broker.signed import RefusalLog
-from broker.trust import trust
-from coordinator.authority.certificates import Revoked, make_crl
-from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
@@ -76,7 +71,7 @@ def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, br
 LISTS = 5
 """Lists that the authority makes one after the other; from the one in the middle on, they revoke the coordinator."""
 
-PUTS = (*range(LISTS), "nothing", "half a list", "another fleet's", "behind what cannot be read")
+PUTS = (*range(LISTS), "nothing", "half a list", "another fleet's")
 STEPS = st.lists(
     st.tuples(st.just("put"), st.sampled_from(PUTS))
     | st.tuples(st.just("hear"), st.integers(0, LISTS - 1))
@@ -105,8 +100,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, by
 def test_newest_list_that_was_heard_or_seen_counts_and_is_in_the_folder_whatever_is_put_there(lists, steps):
     folder, sealed, made, foreign = lists
     path, clock = folder / "crl.pem", Clock()
-    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
-    odd = {"nothing": b"", "half a list": made[-1][:80], "another fleet's": foreign, PUTS[-1]: junk + made[1]}
+    odd = {"nothing": b"", "half a list": made[-1][:80], "another fleet's": foreign}
     path.write_bytes(made[0])
     credentials = FolderCredentials(folder, clock=clock)
     known = there = 0  # the newest that the process knows, and that is in the folder; -1: none
@@ -115,7 +109,7 @@ def test_newest_list_that_was_heard_or_seen_counts_and_is_in_the_folder_whatever
             path.unlink(missing_ok=True)
             if content := made[which] if isinstance(which, int) else odd[which]:
                 path.write_bytes(content)
-            there = which if isinstance(which, int) else 1 if which == PUTS[-1] else -1
+            there = which if isinstance(which, int) else -1
         elif step == "hear":
             assert credentials.update_crl(made[which]) == (which > known)
             if which > known:
@@ -168,43 +162,6 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
-def test_lists_of_both_cas_are_kept_over_a_restart_while_both_are_trusted(ca, clock, tmp_path):
-    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other", "test CA")
-    sealed = [sealed_birth(each.identity("coordinator", "cloud"), "cloud") for each in (ca, other)]
-    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem)
-    credentials = FolderCredentials(folder, clock=clock)
-    assert [credentials.verifier.open(*each, CLOUD).id for each in sealed] == ["cloud", "cloud"]
-    for _ in range(5):
-        ca.authority.refresh_crl()
-    for each in (ca, other):
-        each.authority.revoke("cloud", "stolen")
-        assert credentials.update_crl(each.authority.crl_pem)
-        assert not credentials.update_crl(each.authority.crl_pem)
-    both = ca.authority.crl_pem + other.authority.crl_pem
-    assert (folder / "crl.pem").read_bytes() == credentials.crl == both
-    assert [revoked_after_restart(folder, each) for each in sealed] == [True, True]
-    assert not FolderCredentials(folder).update_crl(other.authority.crl_pem + ca.authority.crl_pem)
-
-
-def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_any_more(ca, clock, tmp_path):
-    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
-    cloud = other.identity("coordinator", "cloud")
-    save_identity(folder, ca=ca.authority.ca_pem + other.authority.ca_pem, crl=other.authority.crl_pem)
-    credentials = FolderCredentials(folder, clock=clock)
-    # Who stole the former CA's key revokes what the next one issued.
-    made = x509.load_pem_x509_certificate((cloud / "cert.pem").read_bytes())
-    now = dt.datetime.now(dt.UTC)
-    entries, lasts = [Revoked(made.serial_number, now)], dt.timedelta(days=1)
-    theirs = make_crl(ca.authority.certificate, ca.authority._key, entries, number=9, now=now, lasts=lasts)
-    assert credentials.update_crl(theirs.public_bytes(Encoding.PEM))
-    assert revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
-    save_identity(folder, ca=other.authority.ca_pem)
-    assert look(credentials, clock)
-    assert (folder / "crl.pem").read_bytes() == credentials.crl == other.authority.crl_pem
-    assert credentials.verifier.open(*sealed_birth(cloud, "cloud"), CLOUD)
-    assert not revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
-
-
 def sealed_birth(folder: Path, name: str) -> tuple[str, bytes]:
     signer = FolderCredentials(folder).signer
     if signer.owner.role == "coordinator":
@@ -252,23 +209,15 @@ def test_verifier_keeps_its_authorities_when_the_new_ones_cannot_be_read():
     assert verifier.owner(ca.agent("v1").certificate.public_bytes(Encoding.DER)) == Owner("agent", "v1")
 
 
-@pytest.mark.parametrize("writer", ["ca trust", "ca revoke --into"])
-def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, writer, monkeypatch):
+def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca, clock, monkeypatch):
     folder = ca.identity("agent", "v1")
-    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
-    if writer == "ca revoke --into":
-        trust(folder, after.ca_pem + after.crl_pem)
     credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.refresh_crl()
-    after.refresh_crl()
-    heard, begun, joined = ca.authority.crl_pem, threading.Event(), []
+    heard, newest = ca.authority.refresh_crl(), ca.authority.refresh_crl()
+    begun, joined = threading.Event(), []
 
     def operator() -> None:
         begun.set()
-        if writer == "ca trust":
-            trust(folder, after.ca_pem + after.crl_pem)
-        else:
-            install_crl(folder, after.crl_pem)
+        install_crl(folder, newest)
 
     def slowly(where: Path, **files: bytes) -> None:
         # Between what was read and what is written, an operator's command begins.
@@ -281,9 +230,9 @@ def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca
     monkeypatch.setattr("broker.credentials.save_identity", slowly)
     assert credentials.update_crl(heard)
     joined[0].join()
-    assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
+    assert (folder / "crl.pem").read_bytes() == newest
     assert look(credentials, clock)
-    assert credentials.crl == heard + after.crl_pem
+    assert credentials.crl == newest
 
 
 def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_folder(ca, clock, monkeypatch):
@@ -295,8 +244,8 @@ def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_fold
     def pause(seconds: float) -> None:
         waited.now += seconds
 
-    monkeypatch.setattr("broker.folders.monotonic", waited)
-    monkeypatch.setattr("broker.folders.sleep", pause)
+    monkeypatch.setattr("broker.identity.monotonic", waited)
+    monkeypatch.setattr("broker.identity.sleep", pause)
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -328,7 +277,7 @@ def test_certificate_that_a_new_ca_has_revoked_is_not_believed_for_a_moment_when
         codes.append(refused.value.code)
 
     monkeypatch.setattr(Verifier, "trust", meanwhile)
-    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
+    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
     assert look(credentials, clock)
     assert codes == ["revoked-certificate"]
 

@@ -11,7 +11,6 @@ import pytest
 
 from broker.identity import load_identity, next_key, save_identity
 from broker.tls import ask_why, client_context, tls_of
-from broker.trust import trust
 from console.main import run
 from schemas.trust.identity import load_key
 from schemas.trust.owner import Owner
@@ -37,8 +36,6 @@ def test_identity_that_is_renewed_by_another_user_keeps_its_owner(tmp_path):
     folder = ca.identity("broker", "b")
     whose = {path.name: given_away(path) for path in sorted(folder.iterdir())}
     before = (folder / "cert.pem").read_bytes()
-    other = FleetCa(tmp_path / "other", "other CA").authority
-    trust(folder, other.ca_pem + other.crl_pem)
     assert run(["ca", "renew", str(folder), "--ca-dir", str(ca.authority.folder)]) == 0
     assert (folder / "cert.pem").read_bytes() != before
     assert {path.name: owners(path) for path in sorted(folder.iterdir()) if path.name in whose} == whose
@@ -65,23 +62,6 @@ def test_verdict_on_a_certificate_is_left_open_while_its_key_is_replaced(tmp_pat
     save_identity(folder, key=(fresh / "key.pem").read_bytes())
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert ask_why("127.0.0.1", server.getsockname()[1], tls_of(folder), 5.0, 3) is None
-
-
-@pytest.mark.parametrize("only", [(), ("--only",)])
-def test_no_folder_is_changed_when_one_of_several_cannot_trust_the_next_authority(tmp_path, capsys, only):
-    ca, other = FleetCa(tmp_path), FleetCa(tmp_path / "other", "other CA").authority
-    good, bad = ca.identity("agent", "v1"), tmp_path / "bad"
-    bad.mkdir()
-    (tmp_path / "next.pem").write_bytes(other.ca_pem + other.crl_pem)
-    before = {path.name: path.read_bytes() for path in good.iterdir()}
-    trusts = ["ca", "trust", str(tmp_path / "next.pem"), *only, "--into", str(good)]
-    assert run([*trusts, "--into", str(bad)]) == 2
-    errors = capsys.readouterr().err
-    assert str(bad) in errors
-    assert "nothing was changed" in errors
-    assert {path.name: path.read_bytes() for path in good.iterdir()} == before
-    assert run(trusts) == 0
-    assert other.ca_pem in load_identity(good).ca
 
 
 class _Killed:

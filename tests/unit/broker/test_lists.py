@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from broker.signed import SignedTransport
 from schemas.envelope import Envelope
@@ -18,6 +16,7 @@ from schemas.messages import Manifest
 from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
 from tests.support.authorities import Issued, TestCa
+from tests.support.memory_broker import MemoryHub, MemoryTransport
 
 TOPICS = Topics("fleet")
 CA = TestCa()

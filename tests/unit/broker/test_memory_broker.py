@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
-from broker.memory import Faults, MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.oversize import OversizeDetector
 from broker.port import Handlers, Link, Message
 from broker.signed import Patience, SignedTransport, signed
@@ -20,6 +18,7 @@ from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.messages import AgentState
 from schemas.topics import Topics
 from tests.support.authorities import NOW, Clock, FixedCredentials, TestCa, look, renew
+from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport
 
 
 class Peer:

@@ -94,7 +94,12 @@ def test_certificate_that_would_not_be_used_is_misuse():
 
 def test_every_process_refuses_plain_mqtt_to_another_machine(tmp_path):
     (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{n % 7},{n}\n" for n in range(50)))
-    lines = ["tap --count 1", "model list", "coordinator --no-api", f"agent --id v --data {tmp_path / 'rows.csv'}"]
+    lines = [
+        "broker tap --count 1",
+        "model list",
+        "coordinator --no-api",
+        f"agent --id v --data {tmp_path / 'rows.csv'}",
+    ]
     # In a process of their own: services set up logging for the whole process.
     more = f" --broker mqtt://10.255.255.1 --state-dir {tmp_path / 'state'}"
     done = python(RUN_LINES, *(line + more for line in lines))

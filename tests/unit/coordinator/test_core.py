@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from broker.memory import Saved
 from broker.port import Message
 from console.run.follow import not_asked_lines
 from coordinator.duty.causes import look_at
@@ -19,6 +18,7 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.messages import AgentState, Body, ContributionBody, ModelPointer, Request
 from tests.support.coordinator_bench import TOPICS, Fleet, contribution
 from tests.support.engine_bench import central, toy_spec
+from tests.support.memory_broker import Saved
 
 
 def test_coordinator_publishes_a_model_that_equals_the_central_one() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker.memory_client import MemoryTransport
 from glassfleet.contract.messages import Task
 from schemas import limits
 from schemas.envelope import open_request
@@ -16,6 +15,7 @@ from schemas.messages import Manifest
 from schemas.trust.joining import BlobStore
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.engine_bench import Wordy, engine_with
+from tests.support.memory_broker import MemoryTransport
 
 
 class KilledError(BaseException):

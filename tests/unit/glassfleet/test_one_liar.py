@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coordinator.models.rollout.events import Opened, Reported, Started
 from coordinator.models.rollout.machine import step
-from coordinator.models.rollout.state import Rollout
+from coordinator.models.rollout.state import Opened, Reported, Rollout, Started
 from coordinator.specification.rollout import GATE
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet import simulation

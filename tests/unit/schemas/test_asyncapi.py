@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from broker.servers.acl import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import Rule, agent_rules, coordinator_rules
 from schemas import limits
 from schemas.envelope import Envelope
 from schemas.messages import BODIES

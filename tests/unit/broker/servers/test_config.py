@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from broker.servers.acl import mosquitto_acl
-from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.rabbitmq import RabbitmqConfig
+from broker.servers.mosquitto import MosquittoProcess, mosquitto_acl
 from console.services.broker import broker
 from schemas.errors import UsageError
 
@@ -26,7 +23,7 @@ def config(*arguments: str) -> str:
 def test_written_configuration_is_the_one_that_the_tests_run_with(tmp_path: Path) -> None:
     running = MosquittoProcess(tmp_path / "state", port=1999)
     tested = (tmp_path / "state" / "mosquitto.conf").read_text(encoding="utf-8")
-    config("mosquitto", "--port", "1999", "--out", str(tmp_path / "state" / "other.conf"))
+    config("--port", "1999", "--out", str(tmp_path / "state" / "other.conf"))
     written = (tmp_path / "state" / "other.conf").read_text(encoding="utf-8")
     # Started as root, ours stays root: it reads the files of the test, in whose folder nobody else may look.
     assert written == tested.replace("user root", "user mosquitto")
@@ -35,11 +32,10 @@ def test_written_configuration_is_the_one_that_the_tests_run_with(tmp_path: Path
     assert secret == running.address.password, "the password is kept, so that its agents still can sign in"
 
 
-@pytest.mark.parametrize("program", ["mosquitto", "rabbitmq"])
-def test_written_files_are_for_their_owner_alone(tmp_path: Path, program: str) -> None:
-    config(program, "--out", str(tmp_path / "new" / "broker.conf"))
+def test_written_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    config("--out", str(tmp_path / "new" / "broker.conf"))
     files = sorted(path.name for path in (tmp_path / "new").iterdir())
-    expected = {"mosquitto": ["acl", "passwords"], "rabbitmq": ["definitions.json", "enabled_plugins"]}[program]
+    expected = ["acl", "passwords"]
     assert files == sorted(["broker.conf", "secret", *expected])
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
     assert modes == {0o600}
@@ -47,30 +43,17 @@ def test_written_files_are_for_their_owner_alone(tmp_path: Path, program: str) -
     assert all(secret not in (tmp_path / "new" / name).read_text() for name in ["broker.conf", *expected])
 
 
-@pytest.mark.parametrize("program", ["mosquitto", "rabbitmq"])
-def test_network_without_tls_is_refused(program: str) -> None:
+def test_network_without_tls_is_refused() -> None:
     with pytest.raises(UsageError, match="give --cert and --key"):
-        config(program, "--host", "0.0.0.0")
+        config("--host", "0.0.0.0")
     with pytest.raises(UsageError, match="both --cert and --key"):
-        config(program, "--cert", __file__)
+        config("--cert", __file__)
 
 
 def test_configuration_for_a_network_has_tls() -> None:
     tls = ("--host", "0.0.0.0", "--port", "8883", "--cert", __file__, "--key", __file__)
-    lines = config("mosquitto", *tls).splitlines()
+    lines = config(*tls).splitlines()
     assert {"listener 8883 0.0.0.0", f"certfile {__file__}", f"keyfile {__file__}"} <= set(lines)
-    lines = config("rabbitmq", *tls).splitlines()
-    assert {"mqtt.listeners.tcp = none", "mqtt.listeners.ssl.1 = 0.0.0.0:8883"} <= set(lines)
-    assert not [line for line in lines if line.startswith("mqtt.listeners.tcp.")]
-
-
-def test_rabbitmq_user_may_use_our_topics_and_nothing_else(tmp_path: Path) -> None:
-    config("rabbitmq", "--out", str(tmp_path / "rabbitmq.conf"))
-    definitions = json.loads((tmp_path / "definitions.json").read_text(encoding="utf-8"))
-    (topics,) = definitions["topic_permissions"]
-    assert (topics["read"], topics["write"]) == ("^gf\\.1\\..*", "^gf\\.1\\..*")
-    assert definitions["users"][0]["tags"] == []
-    assert f"load_definitions = {tmp_path / 'definitions.json'}" in RabbitmqConfig(1883, tmp_path).render()
 
 
 def test_user_name_that_would_break_out_of_its_line_is_misuse():

@@ -14,8 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from coordinator.authority.store import Authority
-from coordinator.authority.succession import CRL_FILE
+from coordinator.authority.store import CRL_FILE, Authority
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
 from schemas.trust.certificates import owner_of
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal, read_request
@@ -151,57 +150,11 @@ def test_renewal_needs_the_current_key_of_a_good_certificate(authority, clock):
         authority.renew(request, renewed, prove_renewal(key, request))
 
 
-def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_it_and_lists_go_on(
-    authority, clock, tmp_path
-):
-    vehicles = {name: enrolled(authority, name) for name in ("v1", "v2")}
-    authority.revoke("v2", "stolen")
-    waiting = authority.token("v3")
-    # The key is lost: nothing that the next one does needs it.
-    (authority.folder / "ca-key.pem").unlink()
-    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder, clock=clock)
-
-    assert [(one.id, one.state(clock.now)) for one in after.issued()] == [
-        ("v1", "valid (former CA)"),
-        ("v2", "revoked (stolen)"),
-    ]
-    requests = {name: make_request(key, Owner("agent", name)) for name, (key, _) in vehicles.items()}
-    proofs = {name: prove_renewal(key, requests[name]) for name, (key, _) in vehicles.items()}
-    made = after.renew(requests["v1"], vehicles["v1"][1], proofs["v1"])
-    verifier = Verifier(after.ca_pem, clock.seconds)
-    assert verifier.owner(x509.load_pem_x509_certificate(made).public_bytes(Encoding.DER)) == V1
-    assert [one.state(clock.now) for one in after.issued() if one.id == "v1"] == ["valid (former CA)", "valid"]
-    with pytest.raises(WireError, match="revoked"):
-        after.renew(requests["v2"], vehicles["v2"][1], proofs["v2"])
-    assert verifier.update_crl(after.crl_pem) == 1
-    with pytest.raises(UsageError, match="belongs to role agent"):
-        after.issue(Owner("operator", "v1"), load_key(vehicles["v1"][0]).public_key())
-    with pytest.raises(WireError, match="unknown"):
-        after.enrol(make_request(new_key(), Owner("agent", "v3")), waiting.secret)
-
-
-def test_certificate_that_the_thief_of_the_former_key_made_is_renewed_nowhere(authority, tmp_path):
-    enrolled(authority)
-    after = Authority.create(tmp_path / "next", "next CA", after=authority.folder)
-    key, made = enrolled(authority)
-    request = make_request(key, V1)
-    with pytest.raises(WireError, match="not from this authority"):
-        after.renew(request, made, prove_renewal(key, request))
-
-
-def test_authority_follows_none_that_has_no_register(authority, tmp_path):
-    with pytest.raises(NotFoundError, match="no register"):
-        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
-    assert not (tmp_path / "next").exists()
-
-
 DIES_AT_EACH_STEP = """
 import os, sys
 from pathlib import Path
 from coordinator.authority.store import Authority
-from coordinator.authority.succession import CRL_FILE
 
-former, next_ = map(Path, sys.argv[1:])
 for step in range(1, 100):
     child = os.fork()
     if not child:
@@ -213,57 +166,39 @@ for step in range(1, 100):
                 if not left:
                     os._exit(9)
         sys.addaudithook(look)
-        Authority.create(next_ / str(step), after=former)
+        Authority.create(Path(sys.argv[1]) / str(step), "test CA")
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
         break
 """
 
 
-def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority, clock, tmp_path):
-    enrolled(authority, "v1")
-    enrolled(authority, "v2")
-    authority.revoke("v2", "stolen")
-    known = [("v1", "valid (former CA)"), ("v2", "revoked (stolen)")]
-    (tmp_path / "next").mkdir()
-    script = [sys.executable, "-c", DIES_AT_EACH_STEP, str(authority.folder), str(tmp_path / "next")]
-    subprocess.run(script, check=True, timeout=120)
-    folders = sorted((tmp_path / "next").iterdir(), key=lambda path: int(path.name))
-    assert len(folders) > 10, "it was cut off at many steps"
-    unfinished = 0
-    for folder in folders:
-        try:
-            made = Authority(folder, clock=clock)
-        except NotFoundError:
-            unfinished += 1
-            made = Authority.create(folder, after=authority.folder, clock=clock)
-        assert [(one.id, one.state(clock.now)) for one in made.issued()] == known
-        assert Verifier(made.ca_pem, clock.seconds).update_crl(made.crl_pem) == 1
-        assert sorted(path.name for path in folder.iterdir() if path.name != ".unfinished") == [
-            "ca-key.pem", "ca.pem", "crl.pem", "issued", "lock", "register.json",
+def test_authority_is_whole_or_not_there_whenever_making_it_was_cut_off(clock, tmp_path):
+    subprocess.run([sys.executable, "-c", DIES_AT_EACH_STEP, str(tmp_path)], check=True, timeout=120)
+    steps = {int(path.name) for path in tmp_path.iterdir() if not path.name.startswith(".")}
+    unfinished = set(range(1, max(steps))) - steps
+    assert len(unfinished) > 4, "it was cut off at many steps"
+    for step in range(1, max(steps) + 1):
+        folder = tmp_path / str(step)
+        made = (
+            Authority.create(folder, "test CA", clock=clock) if step in unfinished else Authority(folder, clock=clock)
+        )
+        assert (made.issued(), made.name) == ([], "test CA")
+        assert Verifier(made.ca_pem, clock.seconds).update_crl(made.crl_pem) == 0
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "ca-key.pem", "ca.pem", "crl.pem", "lock", "register.json",
         ]  # fmt: skip
-        assert not list(folder.rglob(".*.tmp"))
-    assert unfinished > 8
 
 
-def test_part_of_an_authority_is_not_taken_for_an_unfinished_one(authority):
+def test_authority_is_made_in_no_folder_that_has_something_in_it(authority):
     enrolled(authority)
+    with pytest.raises(UsageError, match="has an authority already"):
+        Authority.create(authority.folder, "x")
     (authority.folder / "ca.pem").unlink()
     before = sorted(authority.folder.rglob("*"))
-    with pytest.raises(UsageError, match=r"issued, register\.json, crl\.pem, ca-key\.pem\), without its ca\.pem"):
+    with pytest.raises(UsageError, match="is not empty"):
         Authority.create(authority.folder, "x")
     assert sorted(authority.folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize("damage", ["gone", "nonsense"])
-def test_certificate_that_the_former_authority_lost_is_named_and_nothing_is_begun(authority, tmp_path, damage):
-    enrolled(authority)
-    path = authority.folder / "issued" / f"{authority.issued()[0].serial}.pem"
-    path.unlink() if damage == "gone" else path.write_text(damage)
-    with pytest.raises(StorageError, match="restore it from a backup") as raised:
-        Authority.create(tmp_path / "next", "next CA", after=authority.folder)
-    assert str(path) in str(raised.value)
-    assert not (tmp_path / "next").exists()
 
 
 def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
@@ -383,13 +318,3 @@ def test_authority_that_ends_gives_no_certificate_that_outlives_it(authority, cl
     clock.skip(days=100)
     with pytest.raises(GlassfleetError, match="CA itself expired"):
         enrolled(authority, "v2")
-
-
-def test_no_authority_takes_the_name_of_one_before_it(authority, clock, tmp_path):
-    enrolled(authority)
-    second = Authority.create(tmp_path / "2", after=authority.folder, clock=clock)
-    enrolled(second)
-    assert second.name == "test CA 2"
-    for name in ("test CA", "test CA 2"):
-        with pytest.raises(UsageError, match="such as 'test CA 3'"):
-            Authority.create(tmp_path / "3", name, after=second.folder)

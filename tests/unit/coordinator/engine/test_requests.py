@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Link
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
@@ -17,7 +15,6 @@ from coordinator.engine import Engine, OpenRound, asking, learning
 from coordinator.engine.events import Offer, Start
 from coordinator.engine.learning import Openly
 from coordinator.engine.state import Stored
-from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
 from edge_agent.messages import request_seen
@@ -33,6 +30,8 @@ from schemas.messages import PrivateGroup, Request
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 from tests.support.private_bench import PrivateStage, total_of
 
 X = np.random.default_rng(1).random((200, 2))

@@ -13,7 +13,6 @@ from broker.port import Message
 from coordinator.config import FleetLimits
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import BIRTHS_BURST, Fleet
-from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.process.queue import EventQueue
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Body, Evaluation, Part
@@ -63,7 +62,7 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
 def held_back() -> Callable[[], int]:
     """Births of vehicles that have changed too often."""
     fleet = Fleet(lambda: 1.8e9, **vars(FleetLimits()))
-    arrivals = Arrivals(fleet, Rebroadcast(), lambda: 0.0, Counter())
+    arrivals = Arrivals(fleet, lambda: 0.0, Counter())
     arriving = messages(
         lambda number: AgentState(
             status="up", incarnation="new", features=[chr(0x4E00 + number + each) for each in range(500)], target="y"

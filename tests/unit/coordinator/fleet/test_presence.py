@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from coordinator.config import FleetLimits
+from coordinator.fleet.differences import far_out, in_lines
 from coordinator.fleet.leadership import QUIET, Election
-from coordinator.fleet.outliers import far_out, in_lines
 from coordinator.messages import birth
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
@@ -104,26 +103,6 @@ def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_stat
         fleet.core.tick()
         fleet.hub.advance(0.01)
     assert fleet.core.metrics["births.repeated"] <= 5, "one in a quarter of a second"
-
-
-def test_coordinator_repeats_open_requests_and_pointers_for_a_newcomer_whom_the_broker_told_nothing() -> None:
-    fleet = Fleet().begin("a", "b", run="r0", model="m")
-    fleet.finish("a", "b", run="r0")
-    fleet.core.models.promote("m", 1)
-    fleet.begin()
-    fleet.pass_time(5.0)
-    del fleet.seen[:]
-    fleet.birth(*(f"new{index}" for index in range(20)))
-    fleet.pass_time(1.5)
-    counted = Counter(message.topic for message in fleet.seen)
-    assert counted[TOPICS.request("r1")] == 1, "one repetition for all of them"
-    assert counted[TOPICS.model_current("m")] == 1
-    # A broker that gives what is retained to wildcards, as this one does when the coordinator comes back, needs none.
-    fleet.crash()
-    del fleet.seen[:]
-    fleet.birth("newer")
-    fleet.pass_time(5.0)
-    assert TOPICS.model_current("m") not in {message.topic for message in fleet.seen}
 
 
 def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:

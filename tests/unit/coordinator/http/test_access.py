@@ -22,10 +22,10 @@ from coordinator.http.api import make_app
 from coordinator.http.guard import Guard, short_answer
 from coordinator.http.tokens import TokenCheck
 from coordinator.http.waiting import waiting_app
-from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.telemetry import logs
 from tests.support.authorities import FleetCa
+from tests.support.memory_journal import MemoryJournal
 
 pytestmark = pytest.mark.usefixtures("structlog_defaults")
 

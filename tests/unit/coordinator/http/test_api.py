@@ -20,7 +20,6 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine.table import TABLE
 from coordinator.http.api import make_app
-from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RoundPolicy, RunSpec
@@ -28,6 +27,7 @@ from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_bench import Fleet as Bench
 from tests.support.coordinator_http import ask, record_of, small_document
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
+from tests.support.memory_journal import MemoryJournal
 from tests.support.schedules import quiet
 
 DOCS = Path(__file__).parents[4] / "docs"

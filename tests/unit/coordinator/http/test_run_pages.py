@@ -16,7 +16,6 @@ from coordinator.http.dashboard.comparison import Comparison
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.tokens import TokenCheck
-from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
@@ -29,6 +28,7 @@ from glassfleet.evaluation.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document
+from tests.support.memory_journal import MemoryJournal
 
 FULL: dict[str, Any] = {
     "run": "full",

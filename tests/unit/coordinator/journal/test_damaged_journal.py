@@ -25,7 +25,6 @@ from coordinator.runs.view import suspended_document
 from coordinator.specification.run import RunSpec
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, StorageError
-from tests.support.coordinator_bench import migrate_back
 from tests.support.coordinator_http import ask, record_of, small_document
 
 PAGES = ("/", "/runs", "/models", "/api/runs", "/api/models", "/api/models/m", "/api/metrics", "/metrics")
@@ -252,18 +251,6 @@ def test_value_of_any_type_in_a_damaged_field_stops_nothing(
         change(state, f"UPDATE {table} SET {column} = ? WHERE rowid = 1", value)
     service = reopened()
     assert service.coordinator.metrics["journal.damaged"] == 3, "records of ended runs are not looked at"
-    all_go_on(service)
-
-
-def test_journal_of_the_former_version_gets_checksums_and_what_was_damaged_before_is_found(
-    state: Path, reopened: Callable[[], Opened]
-) -> None:
-    migrate_back(f"sqlite:///{state / 'journal.sqlite'}", "0002")
-    change(state, "UPDATE models SET record = CAST(replace(record, 'low', 'law') AS BLOB) WHERE version = 2")
-    service = reopened()
-    listed = service.get("/api/models/m").json()
-    assert [each.get("damaged", False) for each in listed] == [False, True]
-    assert service.outcomes() == {"r1": "cancelled", "r2": "cancelled", "open-1": "running", "open-2": "running"}
     all_go_on(service)
 
 

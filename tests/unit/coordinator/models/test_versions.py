@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.engine import Engine
-from coordinator.journal import Journal, MemoryJournal
-from coordinator.journal.sql import HEAD, SqlJournal
+from coordinator.journal import Journal
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import read_reference
 from coordinator.models.registry import Registry
@@ -20,8 +18,9 @@ from schemas.envelope import Envelope
 from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
-from tests.support.coordinator_bench import TOPICS, Fleet, migrate_back
+from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.coordinator_http import record_of, small_document
+from tests.support.memory_journal import MemoryJournal
 
 KEPT = 2
 
@@ -153,21 +152,6 @@ def test_sequence_rises_with_each_decision_when_the_clock_stands_still_or_goes_b
         aliases.apply([decision])
         seen.append(decision.body["sequence"])
     assert seen == [1_800_000_000_000, 1_800_000_000_001, 1_800_000_000_002, 1_800_000_060_000]
-
-
-def test_journal_of_the_first_version_gets_its_decisions_and_keeps_its_models(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    url = f"sqlite:///{path}"
-    journal = SqlJournal(url)
-    journal.add_model("m", "r1", made)
-    journal.close()
-    migrate_back(url, "0001")
-    journal = SqlJournal(url)
-    registry = registry_of(journal)
-    registry.adopt()
-    assert (HEAD, registry.aliases.current["m"].version) == ("0007", 1)
-    assert [each.body["cause"] for each in journal.decisions("m")] == ["adopted"]
-    journal.close()
 
 
 def fleet_model(name: str, version: int = 1) -> ModelRecord:

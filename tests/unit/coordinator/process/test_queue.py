@@ -10,11 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.memory import MemoryHub
-from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
 from coordinator.config import CoordinatorConfig
-from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal import Entry
 from coordinator.journal.port import Decision
 from coordinator.main import assemble
 from coordinator.process.queue import EventQueue
@@ -23,6 +21,8 @@ from schemas.envelope import Envelope
 from schemas.messages import AgentState
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import TOY_ENGINE, toy_spec
+from tests.support.memory_broker import MemoryHub, MemoryTransport
+from tests.support.memory_journal import MemoryJournal
 
 
 def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_after_the_deadline() -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from coordinator.config import CoordinatorConfig
 from coordinator.http.waiting import waiting_app
-from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal import Entry
 from coordinator.journal.port import Leader
 from coordinator.journal.sql import SqlJournal
 from coordinator.process import standby
@@ -22,6 +22,7 @@ from schemas.errors import StorageError, UsageError
 from schemas.messages import CoordinatorState
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.coordinator_http import ask
+from tests.support.memory_journal import MemoryJournal
 
 Set = Callable[..., CoordinatorConfig]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.models.sums import judged
+from coordinator.models.rollout.verdict import judged_sums
 from coordinator.runs.earlier import MOST_TOTALS, TOO_MANY, earlier, least_allowing, quarantined, spent_in
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet.contract import catalogue
@@ -88,7 +88,7 @@ def test_a_run_whose_scores_cannot_be_had_is_published_without(lost: list[str]) 
     assert state.reason == ""
     assert state.scores["missing"].startswith(("too-few-for-privacy: ", "quorum-not-met: "))
     assert len(stage.published) == 1
-    assert not judged(state.scores, {}, asked=None, current=None, cohort=14).passes
+    assert not judged_sums(state.scores, {}, asked=None, current=None, cohort=14).passes
 
 
 def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings_it_back() -> None:
@@ -138,8 +138,8 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
         "worse_by": {"constant": -0.01, "champion": 0.01, "local": 0.5},
         "beside": {"d": [10, 0.06, 1e-6], "c": [10, 0.2, 1e-6]}, "before": {"c": [10, -0.14, 1e-6]},
     }  # fmt: skip
-    assert judged(scores, VERSIONS, asked=None, current=None, cohort=12).passes
-    verdict = judged(scores, VERSIONS, asked="d", current="d", cohort=12)
+    assert judged_sums(scores, VERSIONS, asked=None, current=None, cohort=12).passes
+    verdict = judged_sums(scores, VERSIONS, asked="d", current="d", cohort=12)
     assert not verdict.passes
     assert verdict.reason == (
         "former-better: version 1 is the best: error -1.4% against version 2; error -10.0% against the current version "
@@ -148,13 +148,15 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     )
     assert verdict.returns == "c"
     scores["before"] = {"c": [10, -0.1, 1e-6]}
-    verdict = judged(scores, VERSIONS, asked="d", current="d", cohort=12)
+    verdict = judged_sums(scores, VERSIONS, asked="d", current="d", cohort=12)
     assert (verdict.passes, verdict.returns, verdict.reason[:8]) == (False, "", "too-bad:"), "not shown to be better"
     scores["beside"] = {"d": [10, 0.06, 1e-6], "c": [3, 0.2, 1e-6]}
-    assert judged(scores, VERSIONS, asked="d", current="d", cohort=12).passes, "a former version that few can use"
-    assert judged(scores, VERSIONS, asked="d", current="e", cohort=12).reason.startswith("not-compared")
-    assert judged(scores, VERSIONS, asked=None, current=None, cohort=30).reason.startswith("too-few-reports: 10 of 30")
-    assert "warning" in judged({**scores, "local": 0.8}, VERSIONS, asked=None, current=None, cohort=12).reason
+    assert judged_sums(scores, VERSIONS, asked="d", current="d", cohort=12).passes, "a former version that few can use"
+    assert judged_sums(scores, VERSIONS, asked="d", current="e", cohort=12).reason.startswith("not-compared")
+    assert judged_sums(scores, VERSIONS, asked=None, current=None, cohort=30).reason.startswith(
+        "too-few-reports: 10 of 30"
+    )
+    assert "warning" in judged_sums({**scores, "local": 0.8}, VERSIONS, asked=None, current=None, cohort=12).reason
 
 
 def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than_half_of_the_vehicles() -> None:
@@ -163,14 +165,14 @@ def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than
         "compared": {"constant": 10, "champion": 10, "local": 10}, "worse": {"constant": 0, "champion": 0, "local": 6},
         "worse_by": {"constant": -0.01, "champion": 0.05, "local": 1.0},
     }  # fmt: skip
-    verdict = judged(scores, VERSIONS, asked=None, current=None, cohort=12)
+    verdict = judged_sums(scores, VERSIONS, asked=None, current=None, cohort=12)
     assert not verdict.passes
     assert verdict.reason == (
         "too-bad: worse than what each vehicle learns alone (error +150.0%), by more than 100% for 6 of 10 vehicles; "
         "at most half may be"
     )
     scores |= {"beside": {"d": [10, -0.9, 1e-6]}, "before": {}}
-    assert judged(scores, VERSIONS, asked="d", current="d", cohort=12).passes, (
+    assert judged_sums(scores, VERSIONS, asked="d", current="d", cohort=12).passes, (
         "a later version need beat its former one"
     )
 

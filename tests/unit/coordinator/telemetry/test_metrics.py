@@ -12,7 +12,6 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.memory import Faults
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
@@ -24,6 +23,7 @@ from schemas.errors import StorageError
 from schemas.messages import AgentState
 from tests.support.agent_bench import rows
 from tests.support.coordinator_bench import Fleet
+from tests.support.memory_broker import Faults
 from tests.support.schedules import empty_like
 from tests.support.simulation import Simulation
 

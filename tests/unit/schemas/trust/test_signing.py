@@ -19,7 +19,6 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.certificates import is_issued
 from schemas.trust.owner import Owner
-from schemas.trust.revocation import lists_in
 from schemas.trust.signing import Signer, Verifier, split
 from tests.support.authorities import DAY, NOW, TestCa, pem
 from tests.support.coordinator_http import record_of
@@ -222,14 +221,6 @@ def test_verifier_raises_nothing_but_wire_errors_when_a_certificate_is_garbage(p
         assert bytes(certificate) == SIGNER.certificate
 
 
-def test_verifier_reads_so_many_lists_and_no_more_of_a_message_that_somebody_filled_with_them():
-    verifier, junk = CA.verifier(), b"-----BEGIN X509 CRL-----\n"
-    numbered = b"".join(b"%s%d\n-----END X509 CRL-----\n" % (junk, number) for number in range(limits.MAX_LISTS))
-    assert len(lists_in(CA.crl(AGENT) * 3 + numbered)) == 1
-    assert lists_in(numbered + CA.crl(AGENT)) == lists_in(junk * 50_000) == []
-    assert verifier.update_crl(numbered[: len(numbered) // 2] + CA.crl(AGENT)) == 1
-
-
 def test_certificate_of_a_dropped_ca_is_refused_afterwards_though_somebody_was_checking_it_meanwhile(monkeypatch):
     after, verifier = TestCa("next CA"), CA.verifier()
     judged = is_issued
@@ -245,15 +236,16 @@ def test_certificate_of_a_dropped_ca_is_refused_afterwards_though_somebody_was_c
         verifier.owner(SIGNER.certificate)
 
 
-def test_lists_that_come_with_their_ca_count_with_it_and_others_are_passed_over():
+def test_list_that_comes_with_its_ca_counts_with_it_and_another_one_is_passed_over():
     after, verifier = TestCa("next CA"), CA.verifier()
     gone, foreign = after.agent("v1"), TestCa("other CA")
-    verifier.trust(CA.pem + after.pem, b"nonsense" + foreign.crl(AGENT) + after.crl(gone))
+    for passed_over in (b"nonsense", foreign.crl(AGENT)):
+        verifier.trust(after.pem, passed_over)
+        assert verifier.revoked == frozenset()
+    verifier.trust(after.pem, after.crl(gone))
     assert verifier.revoked == {gone.certificate.serial_number}
     verifier.trust(CA.pem)
     assert verifier.revoked == frozenset()
-    verifier.trust(after.pem)
-    assert verifier.revoked == {gone.certificate.serial_number}
 
 
 def test_seals_and_records_end_with_the_authority_that_issued_the_certificate():

@@ -20,9 +20,8 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from broker.port import Link, Message
+from broker.port import Handlers, Link, Message, check_message
 from schemas.topics import matches
 
 _NOTICE = 1.5
@@ -52,31 +51,13 @@ class Faults:
     reconnect: tuple[float, float] = (0.5, 5.0)
 
 
-class Client(Protocol):
-    """What the hub knows of a client: see `broker.memory_client.MemoryTransport`."""
-
-    link: Link
-    epoch: int
-    is_running: bool
-    is_connected: bool
-    patterns: dict[str, None]
-    outbox: OrderedDict[int, Message]
-
-    def is_on(self, epoch: int) -> bool: ...  # noqa: D102
-    def acknowledge(self, number: int) -> None: ...  # noqa: D102
-    def in_order(self, way: str, topic: str, when: float) -> float: ...  # noqa: D102
-    def call_message(self, message: Message, epoch: int) -> None: ...  # noqa: D102
-    def call_connected(self) -> None: ...  # noqa: D102
-    def call_disconnected(self) -> None: ...  # noqa: D102
-
-
 @dataclass
 class _Session:
     """What the broker keeps about a client id."""
 
     patterns: dict[str, None] = field(default_factory=dict)
     queue: OrderedDict[int, Message] = field(default_factory=OrderedDict)
-    owner: Client | None = None
+    owner: MemoryTransport | None = None
     gone_since: float | None = None
     expiry: float = 0.0
 
@@ -107,11 +88,11 @@ class MemoryHub:
         self.faults = faults or Faults()
         self.max_queued = max_queued
         self.dropped = 0
-        self._random = random.Random(seed)  # noqa: S311 - faults must be repeatable, not unpredictable
+        self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._sessions: dict[str, _Session] = {}
-        self._clients: dict[str, list[Client]] = {}
+        self._clients: dict[str, list[MemoryTransport]] = {}
         self._retained: dict[str, Message] = {}
         self._cut: set[str] = set()
         self._is_up = True
@@ -152,7 +133,7 @@ class MemoryHub:
         if owner is not None:
             self._lose(owner, will=True)
 
-    def _owner(self, client_id: str) -> Client | None:
+    def _owner(self, client_id: str) -> MemoryTransport | None:
         session = self._sessions.get(client_id)
         return None if session is None else session.owner
 
@@ -165,7 +146,7 @@ class MemoryHub:
                 continue
             notice = max(owner.link.keepalive, 1) * _NOTICE
 
-            def give_up(owner: Client = owner, epoch: int = owner.epoch) -> None:
+            def give_up(owner: MemoryTransport = owner, epoch: int = owner.epoch) -> None:
                 if owner.is_on(epoch) and owner.link.client_id in self._cut:
                     self._lose(owner, will=True)
 
@@ -210,19 +191,19 @@ class MemoryHub:
         return {topic: message.payload for topic, message in self._retained.items()}
 
     def connected(self) -> list[str]:
-        """Client ids with a connection now, sorted."""
+        """MemoryTransport ids with a connection now, sorted."""
         return sorted(client_id for client_id, session in self._sessions.items() if session.owner is not None)
 
     # What transports ask for
 
-    def begin(self, client: Client, *, first: bool) -> None:
+    def begin(self, client: MemoryTransport, *, first: bool) -> None:
         """Try to connect after a while."""
         if first:
             self._clients.setdefault(client.link.client_id, []).append(client)
         wait = self._delay() if first else self._random.uniform(*self.faults.reconnect)
         self.call_at(self.now + wait, lambda: self._connect(client))
 
-    def _connect(self, client: Client) -> None:
+    def _connect(self, client: MemoryTransport) -> None:
         if not client.is_running or client.is_connected:
             return
         client_id = client.link.client_id
@@ -243,7 +224,7 @@ class MemoryHub:
         self._resume(client)
         client.call_connected()
 
-    def _resume(self, client: Client) -> None:
+    def _resume(self, client: MemoryTransport) -> None:
         session = self._sessions[client.link.client_id]
         for number in list(client.outbox):
             self.send(client, number)
@@ -253,7 +234,7 @@ class MemoryHub:
     def _expired(self, session: _Session) -> bool:
         return session.gone_since is not None and self.now - session.gone_since > session.expiry
 
-    def subscribe(self, client: Client, pattern: str) -> None:
+    def subscribe(self, client: MemoryTransport, pattern: str) -> None:
         """Subscribe a connected client, and give it what is retained."""
         session = self._sessions[client.link.client_id]
         session.patterns[pattern] = None
@@ -261,11 +242,11 @@ class MemoryHub:
             if matches(pattern, topic):
                 self._enqueue(session, message)
 
-    def unsubscribe(self, client: Client, pattern: str) -> None:
+    def unsubscribe(self, client: MemoryTransport, pattern: str) -> None:
         """End a subscription of a connected client."""
         self._sessions[client.link.client_id].patterns.pop(pattern, None)
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: MemoryTransport) -> None:
         """Disconnect cleanly: no will; the session stays until it expires."""
         clients = self._clients.get(client.link.client_id, [])
         if client in clients:
@@ -276,7 +257,7 @@ class MemoryHub:
             if session.expiry == 0:
                 del self._sessions[client.link.client_id]
 
-    def send(self, client: Client, number: int) -> None:
+    def send(self, client: MemoryTransport, number: int) -> None:
         """Carry a published message to the broker."""
         message, epoch = client.outbox[number], client.epoch
 
@@ -322,7 +303,7 @@ class MemoryHub:
         if session.owner is not None:
             self._deliver_later(session.owner, session, number)
 
-    def _deliver_later(self, client: Client, session: _Session, number: int) -> None:
+    def _deliver_later(self, client: MemoryTransport, session: _Session, number: int) -> None:
         epoch = client.epoch
 
         def deliver() -> None:
@@ -346,7 +327,7 @@ class MemoryHub:
         topic = session.queue[number].topic
         self.call_at(client.in_order("down", topic, self.now + self._delay()), deliver)
 
-    def _lose(self, client: Client, *, will: bool) -> None:
+    def _lose(self, client: MemoryTransport, *, will: bool) -> None:
         """End a connection without a goodbye."""
         session = self._sessions.get(client.link.client_id)
         if session is None or session.owner is not client:
@@ -364,3 +345,95 @@ class MemoryHub:
     def _delay(self) -> float:
         low, high = self.faults.delay
         return self._random.uniform(low, high) if high > low else low
+
+
+class MemoryTransport:
+    """A client of a `MemoryHub`; the transport of `broker.port` except that ``flush`` cannot wait in virtual time."""
+
+    def __init__(self, hub: MemoryHub, link: Link) -> None:
+        self.link = link
+        self.patterns: dict[str, None] = {}
+        self.outbox: OrderedDict[int, Message] = OrderedDict()
+        self.epoch = 0
+        self.is_running = False
+        self.is_connected = False
+        self._hub = hub
+        self._number = 0
+        self._handlers: Handlers | None = None
+        self._latest: dict[tuple[str, str], float] = {}
+
+    def start(self, handlers: Handlers) -> None:
+        """Begin connecting."""
+        if self._handlers is not None:
+            raise RuntimeError("a transport is started once")
+        self._handlers = handlers
+        self.is_running = True
+        self._hub.begin(self, first=True)
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Queue a message. Raises ValueError when the payload is above ``max_message_bytes``."""
+        check_message(topic, payload, self.max_message_bytes)
+        self._number += 1
+        self.outbox[self._number] = Message(topic, payload, retained=retain)
+        if self.is_connected:
+            self._hub.send(self, self._number)
+
+    def subscribe(self, pattern: str) -> None:
+        """Subscribe, now and on every later connection."""
+        self.patterns[pattern] = None
+        if self.is_connected:
+            self._hub.subscribe(self, pattern)
+
+    def unsubscribe(self, pattern: str) -> None:
+        """End a subscription."""
+        self.patterns.pop(pattern, None)
+        if self.is_connected:
+            self._hub.unsubscribe(self, pattern)
+
+    def flush(self, timeout: float) -> bool:
+        """Whether all is acknowledged *now*: virtual time passes only in ``MemoryHub.advance``."""
+        del timeout
+        return not self.outbox
+
+    def stop(self) -> None:
+        """Disconnect cleanly. Idempotent."""
+        if self.is_running:
+            self.is_running = False
+            self.is_connected = False
+            self._hub.leave(self)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Largest payload that `publish` accepts."""
+        return self.link.max_message_bytes
+
+    # For the hub
+
+    def is_on(self, epoch: int) -> bool:
+        """Whether the connection with this number still stands."""
+        return self.is_connected and self.epoch == epoch
+
+    def acknowledge(self, number: int) -> None:
+        """Forget what the broker has."""
+        self.outbox.pop(number, None)
+
+    def in_order(self, way: str, topic: str, when: float) -> float:
+        """Give the time for a transfer that must not overtake an earlier one of the same topic."""
+        when = max(when, self._latest.get((way, topic), 0.0))
+        self._latest[way, topic] = when
+        return when
+
+    def call_message(self, message: Message, epoch: int) -> None:
+        """Hand over a message, unless the connection that carried it has ended."""
+        if self.is_running and self.is_on(epoch) and self._handlers is not None:
+            self._handlers.message(message)
+
+    def call_connected(self) -> None:
+        """Say that a connection stands."""
+        if self.is_running and self._handlers is not None:
+            self._handlers.connected()
+
+    def call_disconnected(self) -> None:
+        """Say that the connection was lost."""
+        if self.is_running and self._handlers is not None:
+            self._handlers.disconnected("link lost")

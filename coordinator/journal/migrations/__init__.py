@@ -1,1 +1,0 @@
-"""Alembic migrations of the journal, applied when it is opened."""

@@ -1,0 +1,39 @@
+"""The house does not grow unnoticed: `deploy.site.size` counts it."""
+
+from __future__ import annotations
+
+from deploy.site import size
+
+MOST = {
+    "product: lines of code": 51_200,
+    "product: modules": 588,
+    "lab: lines of code": 10_100,
+    "lab: modules": 112,
+    "tests: lines of code": 39_500,
+    "tests: modules": 315,
+    "product: class names with two meanings": 55,
+    "documentation: words": 78_500,
+    "README: words": 1_200,
+}
+"""Whoever raises one says in the commit for what, and what could not go instead."""
+
+
+def test_house_is_no_larger_than_this() -> None:
+    assert {what: number for what, number in size.sizes().items() if number > MOST[what]} == {}
+
+
+TEXT = """'A module.'
+import os
+
+
+def f():  # none
+    'A text.'
+    # none
+    return (
+        1
+    )
+"""
+
+
+def test_lines_of_code_are_what_has_to_be_read() -> None:
+    assert size.lines_of_code(TEXT) == 4
