@@ -5,8 +5,8 @@ current task, reduce, in the order of agent id. The first task that is not answe
 after a loss, resumption after a crash and the central reference are this function with other arguments.
 
 What is reduced are the answers one by one (`Openly`). In a private run (`Privately`) an answer is a masked vector that
-tells nothing; those of all members of a group's present edition add up to the sum of what they hide, and that sum is
-what the server half gets, as one answer.
+tells nothing. Those of all members of a group's present edition add up to the sum of what they hide. That sum is what
+the server half gets, as one answer.
 """
 
 from __future__ import annotations

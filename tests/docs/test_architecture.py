@@ -49,8 +49,8 @@ STARTS_PROCESSES = {
 
 
 ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes": (27, 28)}
-"""As a rule, and at most, so many files of ours, without what a scheme computes (`glassfleet/`): a vehicle gets a
-request and sends its answer, or its scores; the coordinator takes one; it takes the last one, and asks on."""
+"""So many files of ours are entered, as a rule and at most, without what a scheme computes (`glassfleet/`). A vehicle
+gets a request and sends its answer, or its scores. The coordinator takes one; it takes the last one, and asks on."""
 
 OTHERS = re.compile(r"(broker/memory|tests/|\.venv/)")
 
