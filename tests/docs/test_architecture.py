@@ -52,7 +52,7 @@ ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes
 """So many files of ours are entered, as a rule and at most, without what a scheme computes (`glassfleet/`). A vehicle
 gets a request and sends its answer, or its scores. The coordinator takes one; it takes the last one, and asks on."""
 
-OTHERS = re.compile(r"(broker/memory|tests/|\.venv/)")
+OTHERS = "tests/", ".venv/"
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def calls_of(known: set[tuple[str, str]] | None = None) -> Iterator[list[tuple[s
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         path, by = (each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back or frame))
         call = path, frame.f_code.co_qualname
-        is_ours = path and not OTHERS.match(path) and "broker/memory" not in by
+        is_ours = path and not path.startswith(OTHERS) and not by.startswith("tests/support/")
         if event == "call" and (call in known if known else is_ours):
             calls.append(call)
 
