@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer
 
 BAD_BURST = 1000.0
-"""Bad messages of one agent that are verified at once, a twentieth of a second's work; see `Patience`."""
+"""Bad messages of one agent that are verified at once, a twentieth of a second's work; see `TokenBucket`."""
 
 BAD_PER_SECOND = 200.0
 """So many a second after that: a hundredth of a processor."""
@@ -90,7 +90,7 @@ class SignedTransport:
         self._topics = topics
         self._credentials = credentials
         self._refused = refused
-        self._patience = Patience()
+        self._patience = TokenBucket()
         self._lists = ListTopic(inner, topics)
         self._handlers: Handlers | None = None
         self._has_news = False
@@ -223,7 +223,7 @@ class SignedTransport:
         return True
 
 
-class Patience:
+class TokenBucket:
     """How many bad messages are looked at, for each agent whose topics they are on: a token bucket.
 
     A signature takes 0.05 ms to verify, on the thread that also keeps the connection alive. An agent that floods its

@@ -32,7 +32,7 @@ class NotReachedError(UnreachableError):
     """There was no connection to it: nothing of what was to be said arrived."""
 
 
-class Coordinator:
+class CoordinatorClient:
     """A connection to one coordinator.
 
     Parameters

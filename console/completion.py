@@ -81,9 +81,9 @@ def _parameters(given: click.Context) -> list[str]:
 
 def _asked(given: click.Context, path: str, key: str) -> list[str]:
     """Return the names that the coordinator knows, newest first."""
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
-    api = Coordinator(given.params.get("coordinator"), None, given.params.get("state_dir") or state_home())
+    api = CoordinatorClient(given.params.get("coordinator"), None, given.params.get("state_dir") or state_home())
     answer = api.get(path)
     items = answer.get(path.rpartition("/")[2], []) if isinstance(answer, dict) else answer
     return list(dict.fromkeys(str(item[key]) for item in reversed(items)))

@@ -37,7 +37,7 @@ from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import answered
-from edge_agent.presence import Identity, Presence, Reannouncer
+from edge_agent.presence import OwnId, Presence, Reannouncer
 from edge_agent.session.accounts import OTHER, SPENT, TOLD, WATCHED, Allowance, Disclosures, WatchStore
 from edge_agent.session.answers import DOMAIN, Answerer
 from edge_agent.session.events import (
@@ -50,11 +50,11 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.outbox import Outbox
-from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
-from edge_agent.storage import Lock, load_secret, make_directory
+from edge_agent.storage import FolderLock, load_secret, make_directory
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
@@ -123,7 +123,7 @@ class Agent:
         self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source
-        self._identity = Identity(incarnation or uuid.uuid4().hex, wall())
+        self._identity = OwnId(incarnation or uuid.uuid4().hex, wall())
         self.schemes = config.usable_schemes(catalogue.names(), catalogue.unavailable())
 
         self._decoder = Decoder(self._topics, config.id)
@@ -137,10 +137,10 @@ class Agent:
 
         make_directory(config.state_dir)
         directory = make_directory(config.directory)
-        self._lock = Lock(directory, config.id)
+        self._lock = FolderLock(directory, config.id)
         secret = load_secret(directory)
         snapshots = Snapshots(directory / "runs", secret)
-        self._private = PrivateRuns(
+        self._private = PrivateAnswers(
             self._topics,
             config.id,
             directory,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.compute.worker import LOOK, Work, WorkerError
+from edge_agent.compute.worker import LOOK, WorkerError, WorkItem
 from edge_agent.messages import Publisher
 from edge_agent.session.accounts import Allowance, Disclosures, OverBudgetError, numbers_in
 from edge_agent.session.answers import Answerer
@@ -29,7 +29,7 @@ from edge_agent.session.events import (
     Send,
 )
 from edge_agent.session.outbox import Outbox
-from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
 from glassfleet.data.recent import recent
@@ -48,7 +48,7 @@ class _Long:
     asked: RequestSeen
     snapshot: Snapshot
     began: float
-    work: Work
+    work: WorkItem
 
 
 class Effects:
@@ -61,7 +61,7 @@ class Effects:
     answerer : Answerer
     outbox : Outbox
     publisher : Publisher
-    private : PrivateRuns
+    private : PrivateAnswers
     allowance : Allowance
         Counts what is spent, and says when nothing more is given.
     disclosures : Disclosures
@@ -89,7 +89,7 @@ class Effects:
         outbox: Outbox,
         publisher: Publisher,
         *,
-        private: PrivateRuns,
+        private: PrivateAnswers,
         allowance: Allowance,
         disclosures: Disclosures,
         clock: Callable[[], float],
@@ -147,7 +147,7 @@ class Effects:
         if self._long is not None and self._long.work.done():
             long, self._long = self._long, None
             self._conclude(long)
-        if self._waiting and self._long is None and Work.has_room("answer"):
+        if self._waiting and self._long is None and WorkItem.has_room("answer"):
             key = next(iter(self._waiting))
             self.jobs[key] = self._waiting.pop(key)
         for key, asked in list(self.jobs.items()):
@@ -208,7 +208,7 @@ class Effects:
             self._private.check(asked, snapshot, rows)
             if self._answerer.is_light(asked.task, snapshot):
                 return self._answerer.compute(asked, snapshot)
-            if self._long is not None or not Work.has_room("answer"):
+            if self._long is not None or not WorkItem.has_room("answer"):
                 if len(self._waiting) >= WAITING:
                     raise TaskError(f"over-budget: {WAITING} long answers wait here already")
                 self._waiting[run, digest] = asked

@@ -33,7 +33,7 @@ from schemas.trust.signing import Verifier
 
 
 @dataclass(frozen=True)
-class Patience:
+class ListeningLimit:
     """How long, and for how much, the authority is listened to.
 
     Attributes
@@ -52,7 +52,7 @@ class EnrolmentError(BrokerError):
     """The authority cannot be reached, is another one, or refuses."""
 
 
-def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience()) -> dt.datetime:
+def enrol(folder: Path, token: Token, url: str, *, patience: ListeningLimit = ListeningLimit()) -> dt.datetime:
     """Enrol over the network; returns when the certificate ends.
 
     Parameters
@@ -62,7 +62,7 @@ def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience
     token : Token
     url : str
         ``https://host[:port]`` of the authority.
-    patience : Patience
+    patience : ListeningLimit
 
     Raises
     ------
@@ -99,7 +99,7 @@ def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience
     return _store(folder, key, owner, answer | {"ca": ca.decode()})
 
 
-def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.datetime:
+def renew(folder: Path, url: str, *, patience: ListeningLimit = ListeningLimit()) -> dt.datetime:
     """Get a new certificate for a new key, proving that we hold the current one; returns when the new one ends.
 
     Whoever has a copy of the folder from before is left with a certificate that the next renewal revokes; if it renews
@@ -118,7 +118,7 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
         return _renew(folder, url, host, port, patience)
 
 
-def _renew(folder: Path, url: str, host: str, port: int, patience: Patience) -> dt.datetime:
+def _renew(folder: Path, url: str, host: str, port: int, patience: ListeningLimit) -> dt.datetime:
     identity, key = load_identity(folder), next_key(folder)
     request = make_request(key, identity.owner)
     body = {
@@ -185,7 +185,7 @@ def _unverified() -> ssl.SSLContext:
 
 def _call(  # noqa: PLR0917 - one request, spelled out
     host: str, port: int, context: ssl.SSLContext, method: str, path: str,
-    body: dict[str, str] | None = None, *, patience: Patience,
+    body: dict[str, str] | None = None, *, patience: ListeningLimit,
 ) -> bytes:  # fmt: skip
     place = f"{host}:{port}"
     connection = http.client.HTTPSConnection(host, port, timeout=patience.timeout, context=context)

@@ -34,6 +34,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.port import Message, Transport
+<<<<<<< HEAD:edge_agent/presence.py
+=======
+from edge_agent.messages.duplicate_id import OwnId
+>>>>>>> main:edge_agent/messages/presence.py
 from edge_agent.sources import Source
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError
@@ -75,7 +79,7 @@ REMEMBERED = 64
 
 
 @dataclass
-class Identity:
+class OwnId:
     """What an agent knows about its own id.
 
     Attributes
@@ -164,7 +168,7 @@ class Presence:
     ----------
     topics : Topics
     agent : str
-    identity : Identity
+    identity : OwnId
     schemes : sequence of str
         Those that it offers.
     source : Source
@@ -185,7 +189,7 @@ class Presence:
         self,
         topics: Topics,
         agent: str,
-        identity: Identity,
+        identity: OwnId,
         *,
         schemes: Sequence[str],
         source: Source,

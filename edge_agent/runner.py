@@ -26,7 +26,7 @@ from edge_agent.config import AgentConfig
 from edge_agent.presence import software_version
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
-from edge_agent.storage import Lock, make_directory
+from edge_agent.storage import FolderLock, make_directory
 from schemas.envelope import Envelope
 from schemas.errors import DataError, GlassfleetError, IdentityError, UsageError
 from schemas.messages import AgentState
@@ -222,7 +222,7 @@ def _tell_fault(config: AgentConfig, fault: DataError) -> None:
     with contextlib.suppress(GlassfleetError):  # what is wrong with the data is told in any case, by our caller
         connect_once(link_of(config), TELL_WAIT)
         make_directory(config.state_dir)
-        lock = Lock(make_directory(config.directory), config.id)
+        lock = FolderLock(make_directory(config.directory), config.id)
         try:
             silent = RefusalLog(lambda _: None, lambda *_: None)
             transport = _transport(config, None, _credentials(config), silent)

@@ -80,7 +80,7 @@ def load_secret(state_dir: Path) -> bytes:
     return secret
 
 
-class Lock:
+class FolderLock:
     """Holds a state directory for one process; the operating system releases it when the process dies, however."""
 
     def __init__(self, state_dir: Path, agent: str) -> None:

@@ -35,58 +35,58 @@ Access = Literal["read", "write", "readwrite"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class AclRule:
     """Permission to publish on (write) or to subscribe to (read) the topics that match a filter, or none at all."""
 
     access: Access
     pattern: str
 
 
-def agent_rules(topics: Topics, agent: str) -> list[Rule]:
+def agent_rules(topics: Topics, agent: str) -> list[AclRule]:
     """Give what one agent needs, and nothing else."""
     return [
-        Rule("read", topics.coordinator_state()),
-        Rule("read", topics.revoked()),
+        AclRule("read", topics.coordinator_state()),
+        AclRule("read", topics.revoked()),
         # It reads nothing that it writes: what it sends to itself and never reads, a broker would keep.
-        Rule("write", topics.agent_state(agent)),
-        Rule("read", topics.request("+")),
-        Rule("write", topics.contribution(agent)),
-        Rule("read", topics.receipt(agent)),
-        Rule("read", topics.blobs("+")),
-        Rule("read", topics.model_current("+")),
-        Rule("read", topics.model_candidate("+")),
-        Rule("read", topics.model_versions("+")),
-        Rule("write", topics.evaluation(agent)),
-        Rule("write", topics.forecast(agent)),
+        AclRule("write", topics.agent_state(agent)),
+        AclRule("read", topics.request("+")),
+        AclRule("write", topics.contribution(agent)),
+        AclRule("read", topics.receipt(agent)),
+        AclRule("read", topics.blobs("+")),
+        AclRule("read", topics.model_current("+")),
+        AclRule("read", topics.model_candidate("+")),
+        AclRule("read", topics.model_versions("+")),
+        AclRule("write", topics.evaluation(agent)),
+        AclRule("write", topics.forecast(agent)),
     ]
 
 
-def coordinator_rules(topics: Topics) -> list[Rule]:
+def coordinator_rules(topics: Topics) -> list[AclRule]:
     """Give what the coordinator needs."""
     return [
         # It also reads its own state and models: a second coordinator, or a forgotten version, must be noticed.
-        Rule("readwrite", topics.coordinator_state()),
-        Rule("readwrite", topics.revoked()),
-        Rule("read", topics.agent_state("+")),
-        Rule("readwrite", topics.request("+")),
+        AclRule("readwrite", topics.coordinator_state()),
+        AclRule("readwrite", topics.revoked()),
+        AclRule("read", topics.agent_state("+")),
+        AclRule("readwrite", topics.request("+")),
         # What a vehicle has retained there is cleared.
-        Rule("readwrite", topics.contribution("+")),
-        Rule("write", topics.receipt("+")),
-        Rule("readwrite", topics.blobs("+")),
-        Rule("readwrite", topics.model_current("+")),
-        Rule("readwrite", topics.model_candidate("+")),
-        Rule("readwrite", topics.model_versions("+")),
-        Rule("readwrite", topics.evaluation("+")),
-        Rule("read", topics.forecast("+")),
+        AclRule("readwrite", topics.contribution("+")),
+        AclRule("write", topics.receipt("+")),
+        AclRule("readwrite", topics.blobs("+")),
+        AclRule("readwrite", topics.model_current("+")),
+        AclRule("readwrite", topics.model_candidate("+")),
+        AclRule("readwrite", topics.model_versions("+")),
+        AclRule("readwrite", topics.evaluation("+")),
+        AclRule("read", topics.forecast("+")),
     ]
 
 
-def observer_rules(topics: Topics) -> list[Rule]:
+def observer_rules(topics: Topics) -> list[AclRule]:
     """Give what a display or an auditor needs: all of the fleet, nothing to write."""
-    return [Rule("read", f"{topics.prefix}#")]
+    return [AclRule("read", f"{topics.prefix}#")]
 
 
-def mosquitto_acl(users: dict[str, list[Rule]]) -> str:
+def mosquitto_acl(users: dict[str, list[AclRule]]) -> str:
     """Render an ACL file for Mosquitto: a block for each user, nothing for anybody else.
 
     Raises
@@ -129,7 +129,7 @@ def certificate_acl(topics: Topics, *, coordinators: Sequence[str], operators: S
 
 def loopback_acl(user: str) -> str:
     """Render the ACL file of a broker that only this machine can reach: one user, all fleets, nothing else."""
-    return mosquitto_acl({user: [Rule("readwrite", "gf/1/#")]})
+    return mosquitto_acl({user: [AclRule("readwrite", "gf/1/#")]})
 
 
 PID_FILE = "mosquitto.pid"

@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
-from broker.servers.mosquitto import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import AclRule, agent_rules, coordinator_rules
 from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong
@@ -151,7 +151,7 @@ def _candidates(topics: Topics, name: str) -> list[str]:
     ]
 
 
-def _writing(probe: _Probe, topics: Topics, rules: list[Rule], name: str, *, is_alone: bool) -> Iterator[Finding]:
+def _writing(probe: _Probe, topics: Topics, rules: list[AclRule], name: str, *, is_alone: bool) -> Iterator[Finding]:
     missing, excess = [], []
     for topic in _candidates(topics, name):
         must = any(rule.access != "read" and matches(rule.pattern, topic) for rule in rules)
@@ -173,7 +173,7 @@ def _writing(probe: _Probe, topics: Topics, rules: list[Rule], name: str, *, is_
         yield fine("must not publish", "nothing that is others' can be written")
 
 
-def _reading(probe: _Probe, topics: Topics, rules: list[Rule], role: Role, name: str) -> Finding:
+def _reading(probe: _Probe, topics: Topics, rules: list[AclRule], role: Role, name: str) -> Finding:
     own = topics.contribution(name) if role == "agent" else topics.receipt("doctor")
     refused = []
     for rule in rules:

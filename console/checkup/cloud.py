@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from console.checkup.access import clock
 from console.checkup.finding import Finding, fine, size, warning, wrong
-from console.checkup.growth import OVERHEAD, Growth
+from console.checkup.growth import OVERHEAD, JournalGrowth
 from coordinator.config import CoordinatorConfig
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from coordinator.journal.inspect import Seen
+    from coordinator.journal.inspect import JournalSummary
 
 WARN_DAYS = 90.0
 """So long before its disk is full doctor says so."""
@@ -27,9 +27,9 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
     """Ask the coordinator how it is; raises CoordinatorError when nobody answers."""
     import httpx  # extra operator
 
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
-    api = Coordinator(url, None, state_dir)
+    api = CoordinatorClient(url, None, state_dir)
     try:
         health = api.get("/api/health")
         who = f"fleet {health.get('fleet')}, {health.get('software')}"
@@ -81,7 +81,7 @@ def journal(url: str) -> Iterator[Finding]:
         yield growth(url, seen, time.time())
 
 
-def growth(url: str, seen: Seen, now: float) -> Finding:
+def growth(url: str, seen: JournalSummary, now: float) -> Finding:
     """Return by how much a journal grows, and when its disk is full."""
     import sqlalchemy as sa  # extra coordinator
 
@@ -91,7 +91,7 @@ def growth(url: str, seen: Seen, now: float) -> Finding:
     settings = {} if leads is None else leads.about["settings"]
     days = float(settings.get("records_days", CoordinatorConfig.model_fields["records_days"].default))
     age = max(1.0, (now - seen.since) / 86400.0) if seen.since else 1.0
-    grows = Growth(seen.events, seen.events / age, seen.documents / max(1.0, seen.days, age), days)
+    grows = JournalGrowth(seen.events, seen.events / age, seen.documents / max(1.0, seen.days, age), days)
     most = size(OVERHEAD * seen.events + grows.to_come)
     says = f"the journal grows by {size(grows.daily)} a day"
     says += f"; events of ended runs stay for {days:g} days, which comes to {most}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from console.checkup.finding import Finding, fine, warning, wrong
 from edge_agent.forecast.publish import BRANCH, overlay, types_of_signals, updates_of
 from edge_agent.live.databroker import client_of, words
-from edge_agent.live.port import Access
+from edge_agent.live.port import ServerAccess
 
 if TYPE_CHECKING:
     from kuksa_client.grpc import VSSClient
@@ -21,7 +21,7 @@ PATIENCE = 5.0
 _LOAD = f"start the databroker with the overlay, too: --vss vss.json,{overlay()}"
 
 
-def databroker(url: str, access: Access) -> Iterator[Finding]:
+def databroker(url: str, access: ServerAccess) -> Iterator[Finding]:
     """Ask what it is and which signals it has, hear of one, and look whether forecasts can be published."""
     from kuksa_client.grpc import VSSClientError
 

@@ -154,10 +154,10 @@ def _examine(options: DoctorOptions) -> Iterator[Finding]:
 
 def _databroker(url: str, options: DoctorOptions) -> Iterator[Finding]:
     from console.checkup.databroker import databroker
-    from edge_agent.live.port import Access
+    from edge_agent.live.port import ServerAccess
 
     ca_file, token_file = options.kuksa_ca_file, options.kuksa_token_file
-    return databroker(url, Access(None, ca_file, token_file, options.insecure_plaintext))
+    return databroker(url, ServerAccess(None, ca_file, token_file, options.insecure_plaintext))
 
 
 def _none(state_dir: Path, *, is_needed: bool) -> Finding:

@@ -9,7 +9,7 @@ OVERHEAD = 1.15
 """Bytes of the database for each byte in its rows: measured, with indexes and half-filled pages."""
 
 
-class Growth(NamedTuple):
+class JournalGrowth(NamedTuple):
     """What a journal grows by.
 
     Attributes
@@ -42,9 +42,9 @@ class Growth(NamedTuple):
 
         Examples
         --------
-        >>> Growth(27e6, 27e6, 0.0, 30).days_until(10e9)
+        >>> JournalGrowth(27e6, 27e6, 0.0, 30).days_until(10e9)
         inf
-        >>> round(Growth(27e6, 27e6, 0.0, 3650).days_until(10e9))
+        >>> round(JournalGrowth(27e6, 27e6, 0.0, 3650).days_until(10e9))
         322
         """
         if free < self.to_come:

@@ -99,7 +99,7 @@ def write_folder(model: Model, folder: Path, page: str, run_id: str = "") -> Non
     (folder / "python_env.yaml").write_text("dependencies:\n- -r requirements.txt\n", encoding="utf-8")
 
 
-class Forecaster:
+class MlflowForecaster:
     """What MLflow calls: a model that takes tables.
 
     Parameters
@@ -142,12 +142,12 @@ def _rows(given: Any) -> Sequence[Any]:
     return list(given)
 
 
-def _load_pyfunc(path: str) -> Forecaster:
+def _load_pyfunc(path: str) -> MlflowForecaster:
     """Load what :func:`write_folder` wrote; MLflow calls it with the path of the document."""
     from glassfleet.contract import catalogue  # the schemes are not needed to register
 
     try:
         document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-        return Forecaster(catalogue.load(str(document["scheme"])).from_document(document))
+        return MlflowForecaster(catalogue.load(str(document["scheme"])).from_document(document))
     except (OSError, KeyError, TypeError, ValueError) as fault:
         raise DocumentError(f"{path} holds no model document: {fault}") from fault

@@ -84,7 +84,7 @@ class Listener:
 
 
 @dataclass
-class Registry:
+class PublishedModels:
     """What the retained registry topics say.
 
     Attributes
@@ -174,7 +174,7 @@ class Registry:
             raise VerificationError(f"{what} is not believed: {why}. {self.signatures.advice}")
 
 
-def read_registry(url: str, fleet: str) -> Registry:
+def read_registry(url: str, fleet: str) -> PublishedModels:
     """Read the registry of a fleet from its broker.
 
     Raises
@@ -186,7 +186,7 @@ def read_registry(url: str, fleet: str) -> Registry:
     """
     topics = Topics(fleet)
     store = BlobStore(topics, max_open=1000)
-    registry = Registry(signatures=Signatures.at_hand())
+    registry = PublishedModels(signatures=Signatures.at_hand())
     pending: dict[str, tuple[str, int]] = {}
     end = time.monotonic() + PATIENCE
     filters_ = [f"{topics.prefix}model/+/{what}" for what in ("current", "candidate", "v/+")]
@@ -215,7 +215,7 @@ def read_registry(url: str, fleet: str) -> Registry:
 
 
 def _take(
-    message: Message, topics: Topics, registry: Registry, store: BlobStore, pending: dict[str, tuple[str, int]]
+    message: Message, topics: Topics, registry: PublishedModels, store: BlobStore, pending: dict[str, tuple[str, int]]
 ) -> str:
     """Take one message; return the filter to subscribe to when it announces parts, else an empty text."""
     address = topics.parse(message.topic)
@@ -249,7 +249,7 @@ def _take(
     return ""
 
 
-def _keep(key: tuple[str, int], data: bytes, registry: Registry) -> None:
+def _keep(key: tuple[str, int], data: bytes, registry: PublishedModels) -> None:
     try:
         record = ModelRecord.from_bytes(data)
     except WireError as fault:

@@ -12,7 +12,7 @@ from console.run.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 _NAMED = 5
 
@@ -23,7 +23,7 @@ _NAMED = 5
 @click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the history.")
 @coordinator_options
 @result_options
-def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) -> None:
+def sign(name: str, reason: str, api: CoordinatorClient, *, yes: bool, as_json: bool) -> None:
     """Let the coordinator sign a model that you checked, so that vehicles take it again.
 
     For models from before a theft: of the authority's key, or of the coordinator's. Look at it first: the

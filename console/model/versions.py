@@ -26,7 +26,7 @@ from schemas.errors import DocumentError
 from schemas.trial import ALL
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
     from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
@@ -37,7 +37,7 @@ _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded"
 @click.argument("name")
 @coordinator_options
 @result_options
-def history(name: str, api: Coordinator, *, as_json: bool) -> None:
+def history(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Show what a name stood for, when and why: publications, promotions, rollbacks, rollouts.
 
     \b
@@ -112,7 +112,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 @click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
 @result_options
-def promote(chosen: tuple[str, int], reason: str, api: Coordinator, *, as_json: bool) -> None:
+def promote(chosen: tuple[str, int], reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
     \b
@@ -131,7 +131,7 @@ def promote(chosen: tuple[str, int], reason: str, api: Coordinator, *, as_json: 
 @click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
 @result_options
-def rollback(name: str, to: int | None, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def rollback(name: str, to: int | None, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Make a lower version current again; vehicles take it because its pointer is newer.
 
     \b

@@ -12,7 +12,7 @@ from console.model.export import write
 from console.run.connection import coordinator_options
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.command()
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     help="Write one sheet there: HTML, or Markdown if its name ends so (.md). Default: Markdown on stdout.",
 )  # fmt: skip
 @result_options
-def week(api: Coordinator, out: Path | None, *, as_json: bool) -> None:
+def week(api: CoordinatorClient, out: Path | None, *, as_json: bool) -> None:
     """Say what changed in the last seven days: is it better, what changed, who needs me.
 
     \b

@@ -13,7 +13,7 @@ import click
 from console.common import state_dir_option
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 Result = TypeVar("Result")
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 class CoordinatorOptions:
     """What `coordinator_options` adds."""
 
-    api: Coordinator
+    api: CoordinatorClient
 
 
 def coordinator_options(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -30,9 +30,9 @@ def coordinator_options(command: Callable[..., Result]) -> Callable[..., Result]
 
     @wraps(command)
     def call(*, coordinator: str | None, token: str | None, state_dir: Path, **given: Any) -> Result:
-        from console.client import Coordinator  # the extra `operator` is asked for when it is used
+        from console.client import CoordinatorClient  # the extra `operator` is asked for when it is used
 
-        return command(api=Coordinator(coordinator, token, state_dir), **given)
+        return command(api=CoordinatorClient(coordinator, token, state_dir), **given)
 
     function = click.option(
         "--token", envvar="GLASSFLEET_TOKEN", help="For actions. Default: what is in STATE_DIR/api-token."

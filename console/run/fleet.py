@@ -13,7 +13,7 @@ from console.run.connection import coordinator_options
 from console.tables import Column, is_terminal, printable, show_table
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 VEHICLES = (
     Column("vehicle"),
@@ -27,7 +27,7 @@ VEHICLES = (
 @coordinator_options
 @click.option("--all", "is_all", is_flag=True, help="Those too that need nobody.")
 @result_options
-def fleet(api: Coordinator, *, is_all: bool, as_json: bool) -> None:
+def fleet(api: CoordinatorClient, *, is_all: bool, as_json: bool) -> None:
     """List the vehicles that need somebody, with the cause first: as the dashboard does. --json has all vehicles.
 
     Of a vehicle that is down, `since` is when it was last known to be up.

@@ -15,7 +15,7 @@ from schemas.rounds import count, missed
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -34,12 +34,12 @@ def coordinator_wait_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def patiently(api: Coordinator, ask: Callable[[], T], patience: float, work: Work) -> T:
+def patiently(api: CoordinatorClient, ask: Callable[[], T], patience: float, work: Work) -> T:
     """Return what `ask` does, as soon as the coordinator answers: started again, it goes on where it was.
 
     Parameters
     ----------
-    api : console.client.Coordinator
+    api : console.client.CoordinatorClient
     ask : callable
         May be called more than once. What changes something must raise `NotReachedError` alone to be tried again.
     patience : float
@@ -70,13 +70,13 @@ def patiently(api: Coordinator, ask: Callable[[], T], patience: float, work: Wor
             api.look_again()
 
 
-def asked(api: Coordinator, path: str, patience: float) -> Any:
+def asked(api: CoordinatorClient, path: str, patience: float) -> Any:
     """Return the answer to a GET, as soon as a coordinator gives it; raises CoordinatorError, see `patiently`."""
     with progress("waiting for the coordinator") as work:
         return patiently(api, lambda: api.get(path), patience, work)
 
 
-def posted(api: Coordinator, path: str, body: Any, patience: float) -> Any:
+def posted(api: CoordinatorClient, path: str, body: Any, patience: float) -> Any:
     """Return the answer to a POST, as soon as a coordinator takes it; it is sent once.
 
     Raises
@@ -101,12 +101,12 @@ def posted(api: Coordinator, path: str, body: Any, patience: float) -> Any:
     return answer
 
 
-def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> dict[str, Any]:
+def follow_run(api: CoordinatorClient, run_id: str, *, as_json: bool, patience: float) -> dict[str, Any]:
     """Say each round of a run as it closes, and what it lacks while it waits; return the run once it has ended.
 
     Parameters
     ----------
-    api : console.client.Coordinator
+    api : console.client.CoordinatorClient
     as_json : bool
         Stdout is for a document: the rounds are told on stderr.
     patience : float
@@ -136,7 +136,9 @@ def follow_run(api: Coordinator, run_id: str, *, as_json: bool, patience: float)
             time.sleep(POLL)
 
 
-def follow_rollout(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> dict[str, Any]:
+def follow_rollout(
+    api: CoordinatorClient, name: str, started: str, *, as_json: bool, patience: float
+) -> dict[str, Any]:
     """Say each stage of a rollout as it is judged; return the rollout once it has ended, see `follow_run`.
 
     Of a gate, which has one stage, nothing is said: its end says it all.

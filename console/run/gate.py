@@ -8,17 +8,17 @@ from console.progress import progress
 from console.run.follow import ROLLOUT_ENDED, follow_rollout, patiently
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 _NAMED = 5
 
 
-def rollout_of(api: Coordinator, model: dict[str, Any], patience: float) -> dict[str, Any] | None:
+def rollout_of(api: CoordinatorClient, model: dict[str, Any], patience: float) -> dict[str, Any] | None:
     """Return the newest rollout of a version, the gate as a rule; None: it became current without.
 
     Parameters
     ----------
-    api : console.client.Coordinator
+    api : console.client.CoordinatorClient
     model : dict
         ``name`` and ``version``, as a run has them.
     patience : float
@@ -35,7 +35,9 @@ def rollout_of(api: Coordinator, model: dict[str, Any], patience: float) -> dict
     return next((each for each in reversed(trials) if each["version"] == model["version"]), None)
 
 
-def after_gate(api: Coordinator, model: dict[str, Any], *, as_json: bool, patience: float) -> dict[str, Any] | None:
+def after_gate(
+    api: CoordinatorClient, model: dict[str, Any], *, as_json: bool, patience: float
+) -> dict[str, Any] | None:
     """Return the rollout of a version as `rollout_of`, a gate once it has ended: that takes two minutes at most."""
     trial = rollout_of(api, model, patience)
     if trial is None or not trial["plan"].get("gate"):
@@ -43,7 +45,7 @@ def after_gate(api: Coordinator, model: dict[str, Any], *, as_json: bool, patien
     return follow_rollout(api, model["name"], trial["rollout"], as_json=as_json, patience=patience)
 
 
-def refused_from_sums(api: Coordinator, model: dict[str, Any], patience: float) -> str:
+def refused_from_sums(api: CoordinatorClient, model: dict[str, Any], patience: float) -> str:
     """Return why the model of a private run stayed a candidate, in one line; empty: it did not.
 
     No vehicle tries it: the run's summed scores decide as it ends.

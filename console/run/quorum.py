@@ -9,17 +9,17 @@ from console.tables import printable
 from schemas.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 _NAMED = 5
 
 
-def quorum_lines(api: Coordinator, spec: dict[str, Any], patience: float) -> list[str]:
+def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) -> list[str]:
     """Return how many of the known vehicles are up, and whether they could learn privately, in lines.
 
     Parameters
     ----------
-    api : console.client.Coordinator
+    api : console.client.CoordinatorClient
     spec : dict
         What is to be started.
     patience : float

@@ -16,7 +16,7 @@ from console.run.runspec import plan_of
 from schemas.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.group()
@@ -30,7 +30,7 @@ def rollout() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartOptions(CoordinatorOptions):
+class RolloutOptions(CoordinatorOptions):
     """Of ``glassfleet model rollout start``."""
 
     chosen: tuple[str, int]
@@ -62,8 +62,8 @@ class StartOptions(CoordinatorOptions):
 @coordinator_wait_option
 @coordinator_options
 @result_options
-@options_as(StartOptions)
-def start(options: StartOptions) -> None:
+@options_as(RolloutOptions)
+def start(options: RolloutOptions) -> None:
     """Start trying a version that is registered already.
 
     \b
@@ -100,7 +100,7 @@ def start(options: StartOptions) -> None:
 @coordinator_wait_option
 @coordinator_options
 @result_options
-def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
+def status(name: str | None, api: CoordinatorClient, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
     \b
@@ -130,7 +130,7 @@ def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait:
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
 @result_options
-def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def pause(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
     \b
@@ -144,7 +144,7 @@ def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
 @click.argument("name")
 @coordinator_options
 @result_options
-def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
+def resume(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
     \b
@@ -159,7 +159,7 @@ def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
 @result_options
-def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def stop(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 
     \b
@@ -169,7 +169,7 @@ def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     _act(api, name, "stop", {"reason": reason}, as_json=as_json)
 
 
-def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patience: float) -> None:
+def _finish(api: CoordinatorClient, name: str, started: str, *, as_json: bool, patience: float) -> None:
     result = follow_rollout(api, name, started, as_json=as_json, patience=patience)
     text = f"{result['model']} v{result['version']}: {result['phase']} ({result['reason']})"
     tell(text, as_json=as_json, **result)
@@ -177,6 +177,6 @@ def _finish(api: Coordinator, name: str, started: str, *, as_json: bool, patienc
         raise RunFailedError(f"{name} v{result['version']} was not promoted: {result['phase']} ({result['reason']})")
 
 
-def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
+def _act(api: CoordinatorClient, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
     result = api.post(f"/api/rollouts/{name}/{action}", body)
     tell(f"rollout of {name}: {result['phase']}", as_json=as_json, **result)

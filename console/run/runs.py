@@ -31,7 +31,7 @@ from schemas.errors import RunFailedError
 from schemas.rounds import bytes_each
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.group()
@@ -92,7 +92,7 @@ def start(options: StartOptions) -> None:
 @run.command("list")
 @coordinator_options
 @result_options
-def list_runs(api: Coordinator, *, as_json: bool) -> None:
+def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
     """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
 
     \b
@@ -120,7 +120,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
 @click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
 @coordinator_wait_option
 @result_options
-def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
+def show(run_id: str, api: CoordinatorClient, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
     \b
@@ -166,7 +166,7 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
 @result_options
-def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
+def cancel(run_id: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 
     \b
@@ -176,7 +176,7 @@ def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
     tell(f"{run_id} cancelled", as_json=as_json, **api.cancel(run_id))
 
 
-def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) -> None:
+def _finish(api: CoordinatorClient, run_id: str, *, as_json: bool, patience: float) -> None:
     """Follow a run, and the gate of its model, to their ends."""
     status = follow_run(api, run_id, as_json=as_json, patience=patience)
     if not as_json:
@@ -198,7 +198,7 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
     _check_end(api, status, result, patience)
 
 
-def _check_end(api: Coordinator, status: dict[str, Any], result: dict[str, Any] | None, patience: float) -> None:
+def _check_end(api: CoordinatorClient, status: dict[str, Any], result: dict[str, Any] | None, patience: float) -> None:
     """Raise RunFailedError unless the run brought a model that did not stay a candidate."""
     name, outcome, model = status.get("run"), status.get("outcome"), status.get("model")
     if outcome == "finished" and model is None:

@@ -15,7 +15,7 @@ from console.sections import Sectioned
 from console.tables import printable
 
 if TYPE_CHECKING:
-    from console.client import Coordinator
+    from console.client import CoordinatorClient
 
 
 @click.group()
@@ -90,7 +90,7 @@ def add(options: AddOptions) -> None:
 @schedule.command("list")
 @coordinator_options
 @result_options
-def list_schedules(api: Coordinator, *, as_json: bool) -> None:
+def list_schedules(api: CoordinatorClient, *, as_json: bool) -> None:
     """List all schedules, each with its next time and what the last night became.
 
     \b
@@ -111,7 +111,7 @@ def list_schedules(api: Coordinator, *, as_json: bool) -> None:
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
 @result_options
-def show(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
+def show(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Show one schedule: when, what it waits for, and what the last nights became.
 
     \b
@@ -142,7 +142,7 @@ def show(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="So many.")
 @coordinator_options
 @result_options
-def following(schedule_name: str, count: int, api: Coordinator, *, as_json: bool) -> None:
+def following(schedule_name: str, count: int, api: CoordinatorClient, *, as_json: bool) -> None:
     """Print the next times of a schedule, by the clock of its zone.
 
     \b
@@ -164,7 +164,7 @@ def following(schedule_name: str, count: int, api: Coordinator, *, as_json: bool
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
 @result_options
-def pause(schedule_name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def pause(schedule_name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Start nothing until it is resumed; a run that goes on is not touched.
 
     \b
@@ -178,7 +178,7 @@ def pause(schedule_name: str, reason: str, api: Coordinator, *, as_json: bool) -
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
 @result_options
-def resume(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
+def resume(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a paused schedule go on with its next time.
 
     \b
@@ -192,7 +192,7 @@ def resume(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
 @result_options
-def remove(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
+def remove(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Remove a schedule; its runs and models stay, and a run that goes on does so.
 
     \b
@@ -202,7 +202,7 @@ def remove(schedule_name: str, api: Coordinator, *, as_json: bool) -> None:
     tell(f"{schedule_name} removed", as_json=as_json, **api.post(f"/api/schedules/{schedule_name}/remove"))
 
 
-def _act(api: Coordinator, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
+def _act(api: CoordinatorClient, name: str, action: str, body: dict[str, Any] | None, *, as_json: bool) -> None:
     result = api.post(f"/api/schedules/{name}/{action}", body)
     tell(_line(result), as_json=as_json, **result)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coordinator.runs.transcript import Transcript
     from edge_agent.sources import Source
     from glassfleet.audit.model import ModelLeak
-    from glassfleet.audit.report import Line
+    from glassfleet.audit.report import AttackLine
     from glassfleet.audit.shadows import Shadowed
     from glassfleet.contract.scheme import Scheme
     from glassfleet.data.dataset import Dataset
@@ -138,7 +138,7 @@ def leakage(options: LeakageOptions) -> None:
 
 def _show(
     document: Mapping[str, Any],
-    lines: list[Line],
+    lines: list[AttackLine],
     models: list[tuple[str, ModelLeak]],
     shadows: Mapping[str, Shadowed],
 ) -> None:
@@ -166,7 +166,7 @@ def _save(state_dir: Path, whole: dict[str, Any]) -> None:
         path.write_text(SavedReport.model_validate(whole).model_dump_json(), encoding="utf-8")
 
 
-def line_table(lines: list[Line]) -> list[list[str]]:
+def line_table(lines: list[AttackLine]) -> list[list[str]]:
     """Return the lines as a table of text, with its head."""
     head = ["protection", "attacker sees", "attack", "rows read", "share", "whose", "parts", "false", "by chance"]
     table = [[*head, "values near", "by guessing"]]
@@ -180,7 +180,7 @@ def line_table(lines: list[Line]) -> list[list[str]]:
     return table
 
 
-def _whose(line: Line) -> str:
+def _whose(line: AttackLine) -> str:
     if not line.read:
         return "-"
     if not line.owners:
@@ -201,7 +201,7 @@ def _model_words(leak: ModelLeak) -> str:
 # --- a run of the journal ---------------------------------------------------------------------------------------------
 
 
-def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
+def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]:
     from edge_agent.sources.readers import vehicle_files
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.report import audit as attack
@@ -289,7 +289,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 # --- a simulated fleet ------------------------------------------------------------------------------------------------
 
 
-def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
+def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]:
     from console.run.runspec import checked_parameters
     from coordinator.engine.learning import discovery_of
     from glassfleet.audit.model import model_alone
@@ -310,7 +310,7 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     domain = discover(discovery_of(one.features, one.target, {}, scheme), list(rows.values()))
     true = {agent: truth(domain, data) for agent, data in rows.items()}
     others = pool([vehicle.test for vehicle in fleet.values()])
-    lines: list[Line] = []
+    lines: list[AttackLine] = []
     models = []
     rounds = 0
     for each in dict.fromkeys((parameters, scheme.exact(parameters))):

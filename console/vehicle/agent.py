@@ -119,7 +119,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     if parsed.agent != name:
         raise UsageError(f"the token is for {parsed.agent}, not for {name}")
     with progress("asking the authority"):
-        ends = way.enrol(folder, parsed, authority, patience=way.Patience(timeout, max_answer_bytes))
+        ends = way.enrol(folder, parsed, authority, patience=way.ListeningLimit(timeout, max_answer_bytes))
     text = f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), identity=str(folder))
 
@@ -160,7 +160,7 @@ def renew(  # noqa: PLR0917 - click passes options by name
     due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
     if due:
         with progress("asking the authority"):
-            ends = way.renew(folder, authority, patience=way.Patience(timeout, max_answer_bytes))
+            ends = way.renew(folder, authority, patience=way.ListeningLimit(timeout, max_answer_bytes))
     text = f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), renewed=due)
 

@@ -24,8 +24,8 @@ from schemas.errors import DataError, UsageError
 from schemas.text import counted
 
 if TYPE_CHECKING:
-    from edge_agent.live.port import Asked, Sample
-    from edge_agent.live.rows import Rows
+    from edge_agent.live.port import LiveSample, SampleRequest
+    from edge_agent.live.rows import LiveRows
     from edge_agent.live.samples import Samples
     from edge_agent.sources.window import WindowStore
 
@@ -136,8 +136,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
     """
     from edge_agent import logs
     from edge_agent.live.plan import LivePlan
-    from edge_agent.live.port import Access, Asked
-    from edge_agent.live.rows import Rows
+    from edge_agent.live.port import SampleRequest, ServerAccess
+    from edge_agent.live.rows import LiveRows
     from edge_agent.live.samples import Samples
     from edge_agent.sources.window import ENDING, WindowStore
 
@@ -148,13 +148,13 @@ def collect(  # noqa: PLR0917 - click passes options by name
     logs.configure("error" if is_quiet() else "warning")
     live = LivePlan.read(plan, catalogues) if plan else LivePlan()
     wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
-    asked = Asked(
+    asked = SampleRequest(
         source,
         signals=live.signals,
         time=live.clock,
         plan=live.plan,
         seconds=live.seconds,
-        access=Access(identity, ca_file, token_file, insecure_plaintext),
+        access=ServerAccess(identity, ca_file, token_file, insecure_plaintext),
         follow=follow,
         speed=0.0,
         is_urgent=True,  # a server that is not there, or refuses us, is an error now, not a silent wait
@@ -171,7 +171,11 @@ def collect(  # noqa: PLR0917 - click passes options by name
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
         filling = Filling(
-            window, Rows(live, units=asked.units, drive=notes.drive + 1), notes, work, is_planned=live.time is not None
+            window,
+            LiveRows(live, units=asked.units, drive=notes.drive + 1),
+            notes,
+            work,
+            is_planned=live.time is not None,
         )
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
@@ -197,7 +201,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
         raise fault
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: SampleRequest) -> None:
     is_server = "://" in asked.source
     access = asked.access
     if not is_server and any((access.identity, access.ca_file, access.token_file, access.insecure_plaintext)):
@@ -234,7 +238,7 @@ class Notes:
                 self.newest = float(known.noted("newest") or -math.inf)
                 self.drive = int(known.noted("drive") or 0)
 
-    def is_known(self, sample: Sample) -> bool:
+    def is_known(self, sample: LiveSample) -> bool:
         """Whether a stored sample was taken before; remembers it, and where it ends."""
         self.place = sample.place
         if not sample.topic:
@@ -264,7 +268,7 @@ class Filling:
         Samples that were taken, that are none, and that were known already.
     """
 
-    def __init__(self, window: WindowStore, rows: Rows, notes: Notes, work: Work, *, is_planned: bool) -> None:
+    def __init__(self, window: WindowStore, rows: LiveRows, notes: Notes, work: Work, *, is_planned: bool) -> None:
         self._window, self._rows, self._notes, self._work = window, rows, notes, work
         self._is_planned, self._is_first_drive, self._had_stored = is_planned, True, False
         self._reasons: dict[str, None] = {}
@@ -273,7 +277,7 @@ class Filling:
 
     def run(self, samples: Samples, count: int | None, *, silence: float) -> Exception | None:
         """Work until the source ends or fails, `count` came, or a signal; return why the source failed."""
-        arrived: queue.Queue[Sample | str | None] = queue.Queue(2 * BATCH)
+        arrived: queue.Queue[LiveSample | str | None] = queue.Queue(2 * BATCH)
         faults: list[Exception] = []
 
         def feed() -> None:
@@ -305,7 +309,7 @@ class Filling:
     def _came(self) -> int:
         return self.taken + self.refused + self.known
 
-    def _take(self, batch: Sequence[Sample | str]) -> None:
+    def _take(self, batch: Sequence[LiveSample | str]) -> None:
         rows: list[dict[str, Any]] = []
         for sample in batch:
             if isinstance(sample, str):

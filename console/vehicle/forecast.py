@@ -159,11 +159,11 @@ def _seen(witness: str, agent: str, state_dir: Path) -> list[Seen]:
     if "://" not in witness:
         heads = json_file(Path(witness), "witness")
     else:
-        from console.client import Coordinator  # extra operator
+        from console.client import CoordinatorClient  # extra operator
 
         if not agent:
             raise UsageError("--witness: whose log is it? Name the vehicle with --id")
-        heads = Coordinator(witness, None, state_dir).get(f"/api/agents/{agent}/forecasts")
+        heads = CoordinatorClient(witness, None, state_dir).get(f"/api/agents/{agent}/forecasts")
     try:
         seen = [Seen(int(head["n"]), str(head["hash"]), float(head["at"])) for head in heads]
         for each in seen:

@@ -85,7 +85,7 @@ def import_(given: _Options) -> None:
       glassfleet data import "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
       glassfleet data import drive.blf --database car.dbc --target FuelRate --out drive.parquet
     """
-    from edge_agent.imports.importing import Job, import_files  # numpy comes with it
+    from edge_agent.imports.importing import ImportJob, import_files  # numpy comes with it
     from edge_agent.imports.judge import UndecidedError
     from edge_agent.imports.plan import read_plan
     from edge_agent.recordings.vss import Catalogue
@@ -98,7 +98,7 @@ def import_(given: _Options) -> None:
     catalogue = Catalogue(given.catalogues) if given.catalogues else None
     with progress("import", 100, "percent", silence=_FIRST) as work, tempfile.TemporaryDirectory() as folder:
         sources = [_as_file(source, Path(folder)) for source in given.sources]
-        job = Job(sources, given.out, plan, given.target or "", given.databases, catalogue)
+        job = ImportJob(sources, given.out, plan, given.target or "", given.databases, catalogue)
         job.progress = work.at
         try:
             report = import_files(job)

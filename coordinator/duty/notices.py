@@ -47,7 +47,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Memory:
+class NoticeMemory:
     """What is known of causes: since when those are there that were not told, and which were told.
 
     `sent` is kept over a restart; `since` begins anew.
@@ -61,7 +61,7 @@ class Memory:
         return [{**key._asdict(), "at": each.at, "over": each.is_over} for key, each in sorted(self.sent.items())]
 
     @classmethod
-    def of(cls, values: Iterable[Mapping[str, Any]]) -> Memory:
+    def of(cls, values: Iterable[Mapping[str, Any]]) -> NoticeMemory:
         """Rebuild it from what was kept."""
         return cls(sent={Key(each["whom"], each["kind"]): Sent(each["at"], each["over"]) for each in values})
 
@@ -107,7 +107,9 @@ def conditions(
     return found
 
 
-def due(memory: Memory, found: Collection[Key], known: Collection[str], now: float) -> tuple[list[Key], Memory]:
+def due(
+    memory: NoticeMemory, found: Collection[Key], known: Collection[str], now: float
+) -> tuple[list[Key], NoticeMemory]:
     """Return what is to be told now, and what is known once it was.
 
     Parameters
@@ -132,7 +134,7 @@ def due(memory: Memory, found: Collection[Key], known: Collection[str], now: flo
     ]
     # One that came again within the day waits for its turn.
     kept = {key: at for key, at in since.items() if key not in sent or sent[key].is_over}
-    return sorted(result), Memory(kept, sent | {key: Sent(now) for key in result})
+    return sorted(result), NoticeMemory(kept, sent | {key: Sent(now) for key in result})
 
 
 def message(fleet: str, words: Sequence[str]) -> tuple[str, str]:

@@ -27,7 +27,7 @@ CAME: Final = {
 }
 
 
-class Change(TypedDict):
+class VersionChange(TypedDict):
     """How one version of a model differs from another; rules as texts, the most used first."""
 
     verdict: str
@@ -58,7 +58,7 @@ class ModelWeek(TypedDict):
     headline: str
     before: int
     now: int
-    change: Change | None
+    change: VersionChange | None
     turns: list[Turn]
 
 
@@ -99,7 +99,7 @@ def week(
     decisions: Iterable[Decision],
     runs: Sequence[Mapping[str, Any]],
     look: Look,
-    compared: Callable[[str, int, int], Change | None],
+    compared: Callable[[str, int, int], VersionChange | None],
     moved: Callable[[str, int], Sequence[str]],
 ) -> Week:
     """Return what changed in the week before `end`, seconds since the epoch.

@@ -43,7 +43,7 @@ class Transition:
     given: Callable[[Any], bool] | None = None
 
 
-class Table:
+class TransitionTable:
     """All rows of one machine; a move that is in none cannot be made.
 
     Parameters
@@ -124,7 +124,7 @@ def _recruits(state: RunState) -> bool:
     return _cohort(state) and not _private(state)
 
 
-TABLE = Table(
+TABLE = TransitionTable(
     ENDED,
     Transition("", "wanted", "gathering", "a valid spec arrives", "none"),
     Transition("gathering", "enough-agents", "pairing", "`gather_agents` able agents are up; private run", "OpenRound", _private),

@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
-from coordinator.http.guard import Line, is_foreign
+from coordinator.http.guard import WaitingLine, is_foreign
 from coordinator.http.server import HttpLimits
 from coordinator.http.text import ShownJson, check_characters
 from coordinator.http.tokens import TokenCheck
@@ -112,7 +112,10 @@ class Door:
     def __init__(self, limits: HttpLimits, admits: Mapping[str, Callable[[Request], Awaitable[None]]]) -> None:
         self._limits = limits
         self._admits = admits
-        self._lines = {"questions": Line(EXPLAIN_AT_ONCE, EXPLAIN_WAIT), "reads": Line(READS_AT_ONCE, EXPLAIN_WAIT)}
+        self._lines = {
+            "questions": WaitingLine(EXPLAIN_AT_ONCE, EXPLAIN_WAIT),
+            "reads": WaitingLine(READS_AT_ONCE, EXPLAIN_WAIT),
+        }
 
     async def check(self, access: Access, request: Request) -> None:
         """Raise HTTPException when who asks may not."""

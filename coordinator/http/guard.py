@@ -48,7 +48,7 @@ _HOST = re.compile(
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}")
 
 
-class Line:
+class WaitingLine:
     """So many requests are answered at a time; others wait, first come, first served.
 
     Parameters

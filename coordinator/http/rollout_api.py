@@ -18,41 +18,41 @@ if TYPE_CHECKING:
     from coordinator.process.service import Service
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """A body that takes the named fields and no others."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Promotion(Body):
+class Promotion(RequestBody):
     """What ``POST /api/models/{name}/promote`` takes."""
 
     version: Whole
     reason: str = ""
 
 
-class Rollback(Body):
+class Rollback(RequestBody):
     """What ``POST /api/models/{name}/rollback`` takes; no version: the one that was current before."""
 
     to: Whole | None = None
     reason: str
 
 
-class Resigning(Body):
+class Resigning(RequestBody):
     """What ``POST /api/models/{name}/{version}/sign`` takes: the digest of the document that was looked at, and why."""
 
     digest: str
     reason: str = ""
 
 
-class Reference(Body):
+class Reference(RequestBody):
     """What ``POST /api/models/{name}/central`` takes: a model's document, and where it comes from."""
 
     document: dict[str, Any]
     about: str = ""
 
 
-class Wanted(Body):
+class Wanted(RequestBody):
     """What ``POST /api/rollouts`` takes; the plan is checked by `RolloutPlan`."""
 
     name: str
@@ -60,7 +60,7 @@ class Wanted(Body):
     plan: dict[str, Any] = {}
 
 
-class Why(Body):
+class Why(RequestBody):
     """What pause and stop take."""
 
     reason: str = ""

@@ -28,7 +28,7 @@ _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
-class Seen:
+class JournalSummary:
     """What a journal looks like.
 
     Attributes
@@ -68,7 +68,7 @@ class Seen:
     damage: str = ""
 
 
-def inspect(url: str) -> Seen | None:
+def inspect(url: str) -> JournalSummary | None:
     """Return what a journal looks like; None when there is none yet.
 
     Raises
@@ -183,7 +183,7 @@ def as_document(table: str, row: Any) -> dict[str, Any]:
     return {"table": table, **values}
 
 
-def _file(path: Path) -> Seen | None:
+def _file(path: Path) -> JournalSummary | None:
     if not path.exists():
         return None
     why = ""
@@ -209,7 +209,9 @@ def _file(path: Path) -> Seen | None:
     room = sum(each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists())
     torn = "" if damage == "ok" else f"the file is damaged ({damage})"
     is_locked = _has_flock(path)
-    return Seen(what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts)
+    return JournalSummary(
+        what=str(path), bytes=room, is_locked=is_locked, writable=not why, why=why, damage=torn, **counts
+    )
 
 
 def _reader(path: Path, *, stands_still: bool) -> sa.Engine:
@@ -239,7 +241,7 @@ def _has_flock(path: Path) -> bool:
     return False
 
 
-def _server(url: sa.URL) -> Seen | None:
+def _server(url: sa.URL) -> JournalSummary | None:
     what = url.render_as_string(hide_password=True)
     engine = postgres.make_engine(url)
     try:
@@ -265,11 +267,11 @@ def _server(url: sa.URL) -> Seen | None:
     finally:
         engine.dispose()
     why = "the database is read-only" if read_only else "" if rights else "this user may not insert into it"
-    return Seen(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
+    return JournalSummary(what=what, bytes=room, is_locked=bool(locked), writable=not why, why=why, **counts)
 
 
 def _counts(connection: sa.Connection) -> dict[str, Any]:
-    """Return what `Seen` has of the tables."""
+    """Return what `JournalSummary` has of the tables."""
     func, zero = sa.func, sa.literal(0)
     of_events = func.count(), func.coalesce(func.sum(func.length(RECORDS.c.body)), zero), func.min(RECORDS.c.wall)
     records, events, since = connection.execute(sa.select(*of_events)).one()

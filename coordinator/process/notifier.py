@@ -16,7 +16,7 @@ from apprise import Apprise, NotifyFormat
 
 from coordinator.duty import notices
 from coordinator.duty.causes import look
-from coordinator.duty.notices import Memory
+from coordinator.duty.notices import NoticeMemory
 from coordinator.journal.port import Decision
 from coordinator.models.aliases import CURRENT
 from coordinator.process.service import Service
@@ -85,7 +85,7 @@ class Notifier:
         self._channels = to
         self._wall = wall
         core = service.coordinator
-        self._memory = {each.name: Memory.of(core.journal.kept("notices", each.name)) for each in to}
+        self._memory = {each.name: NoticeMemory.of(core.journal.kept("notices", each.name)) for each in to}
         self._again = dict.fromkeys(self._memory, 0.0)
         self._recent = Recent()
         self._current: dict[str, tuple[int, Decision]] = {}
@@ -139,9 +139,9 @@ class Notifier:
         _log.warning("notice-not-sent", to=channel.shown, causes=len(due), again=AGAIN)
         self._again[channel.name] = now + AGAIN
         since = {**after.since, **{key: before.since.get(key, now) for key in due}}
-        self._keep(channel.name, Memory(since, before.sent))
+        self._keep(channel.name, NoticeMemory(since, before.sent))
 
-    def _keep(self, name: str, memory: Memory) -> None:
+    def _keep(self, name: str, memory: NoticeMemory) -> None:
         values = memory.to_values()
         if values != self._memory[name].to_values():
             self._service.call(lambda core: core.journal.keep("notices", {name: values}, 100 * CHANNELS))

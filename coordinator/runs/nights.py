@@ -119,7 +119,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScheduleVerdict:
     """What is to be done about a schedule now.
 
     Attributes
@@ -163,29 +163,29 @@ def fold(standing: Standing | None, decision: Decision) -> Standing | None:
     return replace(standing, mark=night.at, nights=(*standing.nights, night)[-KEPT:])
 
 
-def judged(standing: Standing, facts: Facts, waited: Night | None = None) -> Verdict:
+def judged(standing: Standing, facts: Facts, waited: Night | None = None) -> ScheduleVerdict:
     """Return what is to be done; `waited` is the night that was open before, with what it waited for."""
     if standing.is_paused:
-        return Verdict("nothing")
+        return ScheduleVerdict("nothing")
     if facts.now < standing.mark - SET_BACK:
-        return Verdict("clock")
+        return ScheduleVerdict("clock")
     schedule = standing.schedule
     at = schedule.last(standing.mark, facts.now)
     if at is None or standing.was_started(at):
-        return Verdict("nothing")
+        return ScheduleVerdict("nothing")
     missed = _missed(standing, at, waited)
     night = Night(at, "missed", why=_lack(schedule, facts))
     if night.why:
-        return Verdict("wait", night, missed)
+        return ScheduleVerdict("wait", night, missed)
     live = facts.live.get(schedule.model, "")
     if live and schedule.if_running == "skip":
-        return Verdict("skip", Night(at, "skipped", live, f"{live} still goes on"), missed)
+        return ScheduleVerdict("skip", Night(at, "skipped", live, f"{live} still goes on"), missed)
     if live and schedule.if_running == "cancel":
-        return Verdict("cancel", Night(at, "started", live), missed)
+        return ScheduleVerdict("cancel", Night(at, "started", live), missed)
     other = live or (facts.private if schedule.spec.get("private") is not None else "")
     if other:
-        return Verdict("wait", replace(night, run=other, why=f"{other} still goes on"), missed)
-    return Verdict("start", Night(at, "started", schedule.run_id(at)), missed)
+        return ScheduleVerdict("wait", replace(night, run=other, why=f"{other} still goes on"), missed)
+    return ScheduleVerdict("start", Night(at, "started", schedule.run_id(at)), missed)
 
 
 def due(standing: Standing, now: float) -> float | None:

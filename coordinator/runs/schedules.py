@@ -14,7 +14,7 @@ import structlog
 from coordinator.journal.port import SCHEDULE, Decision
 from coordinator.runs import nights
 from coordinator.runs.directory import Runs
-from coordinator.runs.nights import Facts, Night, Standing, Verdict
+from coordinator.runs.nights import Facts, Night, ScheduleVerdict, Standing
 from coordinator.runs.outages import Outages
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
@@ -132,7 +132,7 @@ class Schedules:
         longest = LOOK if self._waits else CLOCK_LOOK
         self._look_at = at + min([longest, *(max(0.0, due - now) for due in dues)])
 
-    def _do(self, name: str, verdict: Verdict, starter: Starter) -> None:
+    def _do(self, name: str, verdict: ScheduleVerdict, starter: Starter) -> None:
         night = verdict.night
         if verdict.what == "clock":
             self._decide(name, nights.CLOCK, {})

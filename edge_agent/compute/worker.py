@@ -36,7 +36,7 @@ class WorkerError(Exception):
     """The process failed in a way that no task should cause; the text is its traceback."""
 
 
-class Work:
+class WorkItem:
     """One piece of work under way.
 
     Parameters
@@ -93,12 +93,12 @@ class Work:
                 os.close(parent)
             given.close()
             on_failure.pop_all()
-        Work.running[what] += 1
+        WorkItem.running[what] += 1
 
     @staticmethod
     def has_room(what: Literal["answer", "score"]) -> bool:
         """Whether one more process makes sense: not more than there are processors, however many agents are here."""
-        return Work.running[what] < (os.cpu_count() or 1)
+        return WorkItem.running[what] < (os.cpu_count() or 1)
 
     def done(self) -> bool:
         """Whether the process has ended; then `result` says with what."""
@@ -136,7 +136,7 @@ class Work:
         """Stop the process, if it has not ended, and forget it. Idempotent."""
         if self._output.closed:
             return
-        Work.running[self._what] -= 1
+        WorkItem.running[self._what] -= 1
         self._process.kill()
         self._process.wait()
         self._output.close()

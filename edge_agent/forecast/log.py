@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.forecast.chain import Head, seal, unseal
-from edge_agent.storage import Lock, explained, load_secret, make_directory, replacing
+from edge_agent.storage import FolderLock, explained, load_secret, make_directory, replacing
 from schemas.errors import VerificationError
 from schemas.messages import LogHead
 from schemas.private_files import open_private, sync_folder
@@ -64,7 +64,7 @@ class ForecastLog:
 
     def __init__(self, directory: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._directory = make_directory(directory)
-        self._lock = Lock(directory, "the forecaster of this vehicle")
+        self._lock = FolderLock(directory, "the forecaster of this vehicle")
         self._secret = load_secret(directory)
         self._segment_bytes = max(1, max_bytes // SEGMENTS)
         self._max_bytes = max_bytes

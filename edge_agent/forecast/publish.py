@@ -19,7 +19,7 @@ from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.live import databroker
 from edge_agent.live.adapters.mqtt import link_of
-from edge_agent.live.port import Access
+from edge_agent.live.port import ServerAccess
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Forecast
@@ -81,7 +81,7 @@ def updates_of(values: Mapping[str, Any], at: float) -> list[EntryUpdate]:
     ]
 
 
-def into_vehicle(config: ForecastConfig, access: Access, stack: ExitStack) -> Take:
+def into_vehicle(config: ForecastConfig, access: ServerAccess, stack: ExitStack) -> Take:
     """Return what publishes each forecast as signals; what nobody takes at its time is not sent later.
 
     Raises
@@ -99,7 +99,7 @@ def into_vehicle(config: ForecastConfig, access: Access, stack: ExitStack) -> Ta
     raise UsageError(f"--publish {config.publish}: give kuksa[s]://HOST[:PORT] or mqtt[s]://HOST[:PORT]/TOPIC")
 
 
-def _to_topic(url: str, access: Access, stack: ExitStack) -> Take:
+def _to_topic(url: str, access: ServerAccess, stack: ExitStack) -> Take:
     link, topic = link_of(url, access, "mqtt://127.0.0.1:1883/vehicle/forecast", who="signals")
     transport = PahoTransport(link)
     transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
@@ -113,7 +113,7 @@ def _to_topic(url: str, access: Access, stack: ExitStack) -> Take:
     return publish
 
 
-def _to_databroker(url: str, access: Access, stack: ExitStack) -> Take:
+def _to_databroker(url: str, access: ServerAccess, stack: ExitStack) -> Take:
     databroker.client_of(url, access)  # whose faults are told now
     waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(1)
     thread = threading.Thread(target=_feed, args=(url, access, waiting), name="publish", daemon=True)
@@ -141,7 +141,7 @@ def _drop(waiting: queue.Queue[Mapping[str, Any] | None]) -> None:
         waiting.get_nowait()
 
 
-def _feed(url: str, access: Access, waiting: queue.Queue[Mapping[str, Any] | None]) -> None:
+def _feed(url: str, access: ServerAccess, waiting: queue.Queue[Mapping[str, Any] | None]) -> None:
     from kuksa_client.grpc import VSSClientError  # noqa: PLC0415 - the extra `kuksa`
 
     failed = 0

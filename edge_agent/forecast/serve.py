@@ -18,8 +18,8 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.publish import into_vehicle, to_fleet
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Access, Asked, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample, SampleRequest, ServerAccess
+from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from edge_agent.recordings.units import unlike
 from glassfleet.model.baseline import explained
@@ -68,7 +68,7 @@ class Forecaster:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: LiveRows,
         features: LiveFeatures,
         watch: ModelWatch,
         log: ForecastLog,
@@ -100,7 +100,7 @@ class Forecaster:
             say.error("forecast-log", note=note)
             log.append({"kind": "note", "time": wall(), "text": note})
 
-    def forecast(self, sample: Sample | str) -> Forecast | None:
+    def forecast(self, sample: LiveSample | str) -> Forecast | None:
         """Return the forecast that was made of a sample, if one was due.
 
         Raises
@@ -270,7 +270,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         access = _access(config)
         publish = to_fleet(config, stack)
         publish_signals = into_vehicle(config, access, stack)
-        asked = Asked(
+        asked = SampleRequest(
             config.source,
             signals=plan.signals,
             time=plan.clock,
@@ -279,7 +279,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
             access=access,
             speed=config.speed,
         )
-        rows = Rows(plan, units=asked.units)
+        rows = LiveRows(plan, units=asked.units)
         samples = Samples(asked)
         stack.callback(samples.close)
         watch = ModelWatch(config.models_directory, config.model, say, config.data)
@@ -334,7 +334,7 @@ def _tell_if_in_vain(forecaster: Forecaster, watch: ModelWatch, samples: Samples
         )
 
 
-def _access(config: ForecastConfig) -> Access:
+def _access(config: ForecastConfig) -> ServerAccess:
     folder, source, publish = config.source_identity, config.source, config.publish
     if folder is not None:
         if config.identity is not None and folder.resolve() == config.identity.resolve():
@@ -347,7 +347,7 @@ def _access(config: ForecastConfig) -> Access:
                 f"--source-identity {folder} for --source and --publish: a broker gives one connection to each "
                 "certificate. Publish to a databroker, or where a user name is enough"
             )
-    access = Access(folder, config.source_ca_file, config.source_token_file, config.insecure_plaintext)
+    access = ServerAccess(folder, config.source_ca_file, config.source_token_file, config.insecure_plaintext)
     if any((folder, access.ca_file, access.token_file)) and "://" not in f"{source}{publish}":
         raise UsageError(
             f"--source {source} is no server: leave out --source-identity, --source-ca-file and --source-token-file"

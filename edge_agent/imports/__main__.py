@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from edge_agent.imports.importing import Job, import_files
+from edge_agent.imports.importing import ImportJob, import_files
 from schemas.errors import GlassfleetError
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     """Import one file; return the exit code."""
     source, out, target = sys.argv[1:4]
     try:
-        report = import_files(Job([Path(source)], Path(out), target=target))
+        report = import_files(ImportJob([Path(source)], Path(out), target=target))
     except GlassfleetError as fault:
         fields = {name: getattr(fault, name, "") for name in ("mend", "where", "tells")}
         sys.stdout.write(json.dumps({"fault": {**fields, "what": getattr(fault, "what", str(fault))}}))

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports.engine import Engine, name_sql, text_sql
+from edge_agent.imports.engine import ImportDatabase, name_sql, text_sql
 from edge_agent.imports.judge import Proposal
-from edge_agent.imports.plan import Column
+from edge_agent.imports.plan import ColumnPlan
 from edge_agent.imports.report import Report
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.vss import Catalogue, fitted
 from schemas.errors import DataError
 
 
-def fit(signal: Signal, column: Column, name: str, catalogue: Catalogue | None) -> Signal:
+def fit(signal: Signal, column: ColumnPlan, name: str, catalogue: Catalogue | None) -> Signal:
     """Return a signal as the catalogue has it; raises DataError where there is no catalogue, or it cannot be that."""
     if not column.vss:
         return signal
@@ -39,7 +39,7 @@ def fit_values(
     return signal.value
 
 
-def fit_part(engine: Engine, part: Path, report: Report, catalogue: Catalogue | None, where: str) -> None:
+def fit_part(engine: ImportDatabase, part: Path, report: Report, catalogue: Catalogue | None, where: str) -> None:
     """Rewrite the columns of a part that a catalogue knows."""
     columns = report.plan.columns
     named = [name for name, column in columns.items() if column.vss and column.take != "nothing"]
@@ -76,7 +76,7 @@ def with_paths(proposal: Proposal, catalogue: Catalogue) -> None:
         twice = next(path for path in new.values() if list(new.values()).count(path) > 1)
         raise DataError(f"more than one column is {twice}", "Correct the overlay of the catalogue")
 
-    def named(name: str, column: Column) -> Column:
+    def named(name: str, column: ColumnPlan) -> ColumnPlan:
         source = column.source or (name if new[name] != name else "")
         return column.model_copy(update={"vss": paths[name] or "", "source": source})
 

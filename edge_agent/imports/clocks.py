@@ -11,8 +11,8 @@ from typing import Final
 
 from edge_agent.imports import numbers, times
 from edge_agent.imports.dialect import Dialect, split_unit
-from edge_agent.imports.numbers import Reading
-from edge_agent.imports.plan import UNDECIDED, Clock, Column, Time
+from edge_agent.imports.numbers import NumberMarks
+from edge_agent.imports.plan import UNDECIDED, ClockPlan, ColumnPlan, Time
 from glassfleet.data.timeplan import Input
 
 SPLIT: Final = "split"
@@ -21,7 +21,7 @@ OWN: Final = 0.4
 
 
 @dataclass
-class Sample:
+class TextRows:
     """Some of a text's rows."""
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Ambiguity:
     """Something that cells do not tell: what it is, with its readings, and the line of the plan."""
 
     column: str
@@ -48,9 +48,9 @@ class Decision:
     plan: str
 
 
-def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decision]]:
+def clock_of(given: TextRows, dialect: Dialect) -> tuple[ClockPlan | None, list[Ambiguity]]:
     """Return which column tells the time and how, and what of it is to decide."""
-    found: list[tuple[int, Clock, list[Decision]]] = []
+    found: list[tuple[int, ClockPlan, list[Ambiguity]]] = []
     clocks: list[str] = []
     dates: list[tuple[str, tuple[str, ...]]] = []
     for index, name in enumerate(given.names):
@@ -64,14 +64,14 @@ def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decisi
             dates.append((name, orders))
         if orders:
             rank = 1 if orders[0].startswith("date") else 0
-            found.append((rank, Clock(source=name, form=orders[0]), _undecided(name, given, index, orders)))
+            found.append((rank, ClockPlan(source=name, form=orders[0]), _undecided(name, given, index, orders)))
         elif times.is_time_name(bare) and (values := _rising(cells, dialect.separator)):
             cut = (numbers.body(cells[-1]) or ("", ""))[1]
             scale, _ = times.scale_of(bare, unit or cut, values)
-            found.append((2 if bare.lower() in times.NAMES else 3, Clock(source=name, scale=scale, cut=cut), []))
+            found.append((2 if bare.lower() in times.NAMES else 3, ClockPlan(source=name, scale=scale, cut=cut), []))
     if dates and clocks:
         name, orders = dates[0]
-        clock = Clock(source=name, of_day=clocks[0], form=orders[0])
+        clock = ClockPlan(source=name, of_day=clocks[0], form=orders[0])
         return _decided(clock, _undecided(name, given, given.names.index(name), orders))
     if not found:
         return None, []
@@ -79,11 +79,11 @@ def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decisi
     return _decided(clock, decisions)
 
 
-def _decided(clock: Clock, decisions: list[Decision]) -> tuple[Clock, list[Decision]]:
+def _decided(clock: ClockPlan, decisions: list[Ambiguity]) -> tuple[ClockPlan, list[Ambiguity]]:
     return (clock.model_copy(update={"form": UNDECIDED}) if decisions else clock), decisions
 
 
-def _undecided(name: str, given: Sample, index: int, orders: Sequence[str]) -> list[Decision]:
+def _undecided(name: str, given: TextRows, index: int, orders: Sequence[str]) -> list[Ambiguity]:
     if len(orders) < 2:
         return []
     cells = given.cells(index)
@@ -94,7 +94,7 @@ def _undecided(name: str, given: Sample, index: int, orders: Sequence[str]) -> l
         f"day {each}" for each in (" and month ".join(_day_month(cells[at], order)) for order in orders[:2])
     )
     lines = " or ".join(f'form = "{order}"' for order in orders)
-    return [Decision(name, f"{name}: line {given.lines[at]} has {cells[at]!r}: {read}", f"clock: {lines}")]
+    return [Ambiguity(name, f"{name}: line {given.lines[at]} has {cells[at]!r}: {read}", f"clock: {lines}")]
 
 
 def _day_month(cell: str, order: str) -> tuple[str, str]:
@@ -117,13 +117,13 @@ def _rising(cells: Sequence[str], separator: str) -> list[float]:
 
 
 def time_of(
-    given: Sample,
-    clock: Clock | None,
-    kept: dict[str, Column],
+    given: TextRows,
+    clock: ClockPlan | None,
+    kept: dict[str, ColumnPlan],
     target: str,
     *,
     shown: dict[str, tuple[str, str]],
-    marks: Reading,
+    marks: NumberMarks,
 ) -> Time | None:
     """Return where rows stand: as they are, or at the target's times where signals have times of their own.
 
@@ -179,7 +179,7 @@ def rounded(seconds: float) -> float:
     return float(f"{math.ceil(seconds / size - 1e-9) * size:.6g}")
 
 
-def seconds_of(given: Sample, clock: Clock, marks: Reading) -> list[float]:
+def seconds_of(given: TextRows, clock: ClockPlan, marks: NumberMarks) -> list[float]:
     """Return the times of the first rows; none where one of them tells none."""
     cells = given.cells(given.names.index(clock.source))[: given.head]
     form = next((order for order in times.judge(cells[:50])), "number") if clock.form == UNDECIDED else clock.form

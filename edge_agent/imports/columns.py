@@ -11,8 +11,8 @@ from typing import Final
 from edge_agent.imports import numbers, times
 from edge_agent.imports.dialect import is_value
 from edge_agent.imports.marks import is_mark, personal, words, words_of
-from edge_agent.imports.numbers import Reading
-from edge_agent.imports.plan import UNDECIDED, Column
+from edge_agent.imports.numbers import NumberMarks
+from edge_agent.imports.plan import UNDECIDED, ColumnPlan
 from glassfleet.data.cells import PAIRS
 from schemas.limits import MAX_CATEGORIES
 
@@ -49,7 +49,7 @@ class Cells:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ColumnVerdict:
     """What becomes of a column, and why.
 
     Attributes
@@ -68,32 +68,34 @@ class Verdict:
         The lines of the plan that decide it.
     """
 
-    column: Column
+    column: ColumnPlan
     why: str
     marks: frozenset[str] = frozenset()
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[NumberMarks, ...] = ()
     example: str = ""
     decision: str = ""
     lines: str = ""
     proofs: tuple[frozenset[str], frozenset[str]] = field(default=(frozenset(), frozenset()))
 
 
-def judge(given: Cells, separator: str) -> Verdict:
+def judge(given: Cells, separator: str) -> ColumnVerdict:
     """Return what becomes of a column, as far as its own cells tell."""
     filled = [cell for cell in given.cells if cell]
     among = [cell for cell in filled if not is_mark(cell, among_words=True)]
     valued = [cell for cell in among if not is_mark(cell)]
-    column = Column(unit=given.unit)
+    column = ColumnPlan(unit=given.unit)
     if not among:
         marks = frozenset(cell.lower() for cell in filled)
-        return Verdict(column, "no cell has a value here", marks)
+        return ColumnVerdict(column, "no cell has a value here", marks)
     truth = _truth(among)
     if truth is not None:
         true, false = truth
         marks = frozenset(cell.lower() for cell in filled) - {true, false}
-        return Verdict(Column(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0", marks)
+        return ColumnVerdict(
+            ColumnPlan(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0", marks
+        )
     if valued and all(numbers.HEX.match(cell) for cell in valued):
-        return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
+        return ColumnVerdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
     written = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
     if _are_categories(given, valued, written):
         return _words(given, column, among, filled)
@@ -101,7 +103,9 @@ def judge(given: Cells, separator: str) -> Verdict:
         return _numbers(given, column, written, separator)
     orders = times.judge(valued)
     if orders and not given.is_time:
-        return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")
+        return ColumnVerdict(
+            replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date"
+        )
     return _words(given, column, among, filled)
 
 
@@ -119,7 +123,7 @@ def _are_categories(given: Cells, valued: Sequence[str], written: Sequence[str])
     )
 
 
-def replace_take(column: Column, take: str) -> Column:
+def replace_take(column: ColumnPlan, take: str) -> ColumnPlan:
     """Return a column with another use."""
     return column.model_copy(update={"take": take})
 
@@ -136,7 +140,7 @@ def _truth(cells: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _numbers(given: Cells, column: Column, written: Sequence[str], separator: str) -> Verdict:
+def _numbers(given: Cells, column: ColumnPlan, written: Sequence[str], separator: str) -> ColumnVerdict:
     marks = frozenset(cell.lower() for cell in given.cells if cell and is_mark(cell))
     known = set(written)
     odd = [cell for cell in given.cells if cell and not is_mark(cell) and cell not in known]
@@ -147,26 +151,26 @@ def _numbers(given: Cells, column: Column, written: Sequence[str], separator: st
         what = f"{given.name}: {listed} is no number, where the others are: it is no value, or a word like any other"
         if len(odd) > 20 and len(shown) > 10:
             what = f"{given.name}: {len(odd)} cells are no numbers, e.g. {listed}"
-        return Verdict(
+        return ColumnVerdict(
             replace_take(column, UNDECIDED), "numbers and words", marks, decision=what,
             lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
     if numbers.is_power(written) and any(cell.isdigit() for cell in written):
         cell = next(cell for cell in written if numbers.POWER.match(cell))
-        return Verdict(
+        return ColumnVerdict(
             replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
             decision=f"{given.place(cell)}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
             lines='take = "number"; or take = "hex"; or take = "nothing"',
         )  # fmt: skip
     how = numbers.judge(written, separator)
     if not how.readings:
-        return Verdict(
+        return ColumnVerdict(
             replace_take(column, UNDECIDED), "numbers that are written in different ways", marks,
             decision=f"{given.place(how.example)}, which is written in another way than others",
             lines='take = "text" or take = "nothing"; or correct the file',
         )  # fmt: skip
     column = column.model_copy(update={"cut": how.unit, "unit": column.unit or how.unit})
-    verdict = Verdict(column, "numbers", marks, how.readings, how.example)
+    verdict = ColumnVerdict(column, "numbers", marks, how.readings, how.example)
     reading = how.readings[0]
     bodies = [numbers.body(cell)[0] for cell in written]  # type: ignore[index]  # each has one
     if len(how.readings) == 1:
@@ -176,7 +180,7 @@ def _numbers(given: Cells, column: Column, written: Sequence[str], separator: st
     return verdict
 
 
-def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: Sequence[str]) -> Verdict:
+def _left_out(given: Cells, verdict: ColumnVerdict, values: Sequence[float], bodies: Sequence[str]) -> ColumnVerdict:
     """Leave numbers out that say which row it is, or that are ids."""
     if given.is_time or given.is_target or not values:
         return verdict
@@ -198,32 +202,32 @@ def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: S
     return verdict
 
 
-def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[str]) -> Verdict:
+def _words(given: Cells, column: ColumnPlan, cells: Sequence[str], filled: Sequence[str]) -> ColumnVerdict:
     marks = _marks(filled, cells)
     different = Counter(cells)
     text = replace_take(column, "text")
     if given.is_target:
-        return Verdict(text, f"classes, {len(different)} different", marks)
+        return ColumnVerdict(text, f"classes, {len(different)} different", marks)
     out = replace_take(column, "nothing")
     why = personal(given.name, list(different)[:200])
     if why:
-        return Verdict(out, f"left out: texts about persons or vehicles ({why})", marks)
+        return ColumnVerdict(out, f"left out: texts about persons or vehicles ({why})", marks)
     if numbers.is_bare_hex(list(different)):
         cell = next(cell for cell in different if not cell.isdigit())
-        return Verdict(
+        return ColumnVerdict(
             replace_take(column, UNDECIDED), "hexadecimal digits", marks,
             decision=f"{given.name}: line {given.line(cell)} has {cell!r}: hexadecimal {int(cell, 16)}, or an id",
             lines='take = "hex"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
     if len(different) > MAX_CATEGORIES or (len(cells) >= _ROWS and len(different) > MOSTLY * len(cells)):
-        return Verdict(
+        return ColumnVerdict(
             out, f"left out: {len(different)} different texts in {len(cells)} rows, like names or ids", marks
         )
     if sum(":" in cell and cell[:1].isdigit() for cell in different) > MOSTLY * len(different):
         cell = next(iter(different))
-        return Verdict(
+        return ColumnVerdict(
             replace_take(column, UNDECIDED), "times in a form that is not known", marks,
             decision=f"{given.place(cell)}: a time in a form that is not known, or a word",
             lines='take = "text"; or take = "nothing"',
         )  # fmt: skip
-    return Verdict(text, f"words, {len(different)} different", marks)
+    return ColumnVerdict(text, f"words, {len(different)} different", marks)

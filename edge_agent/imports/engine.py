@@ -22,7 +22,7 @@ from edge_agent.imports import times
 from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
 from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
-from edge_agent.imports.plan import Column, Plan
+from edge_agent.imports.plan import ColumnPlan, Plan
 from edge_agent.recordings.units import SAME
 from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
@@ -53,7 +53,7 @@ Progress = Callable[[float], None]
 """Is told a percentage now and then."""
 
 
-class Engine:
+class ImportDatabase:
     """A database in memory, with a folder for what does not fit into it."""
 
     def __init__(self, scratch: Path, progress: Progress | None = None, columns: int = 0) -> None:
@@ -155,7 +155,7 @@ def _list(values: Sequence[str]) -> str:
 
 
 @dataclass
-class Cells:
+class CellTable:
     """A table of cells that the engine can ask for, and what became of the lines that are no rows.
 
     Attributes
@@ -193,7 +193,7 @@ class Cells:
         return value if (factor, offset) == SAME else f"({value}) * {factor!r} + {offset!r}"
 
 
-def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
+def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> CellTable:
     """Return a text's table; `names` are those of its columns, all different."""
     width = max(dialect.width, len(names))
     layout = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
@@ -203,10 +203,10 @@ def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
         f"rejects_limit={REJECTS}, max_line_size={LONGEST_LINE}, buffer_size={BUFFER}, parallel=true)"
     )
     columns = {name: f"c{index}" for index, name in enumerate(names)}
-    return Cells(sql, columns, text.source, has_low_lines=text.has_low_lines)
+    return CellTable(sql, columns, text.source, has_low_lines=text.has_low_lines)
 
 
-def value_sql(cell: str, column: Column, plan: Plan, *, has_low_lines: bool = True) -> str:
+def value_sql(cell: str, column: ColumnPlan, plan: Plan, *, has_low_lines: bool = True) -> str:
     """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
     raw = f"trim({cell}, ' \t\u00a0\u202f')"
     missing = [
@@ -227,7 +227,7 @@ def value_sql(cell: str, column: Column, plan: Plan, *, has_low_lines: bool = Tr
     return _number_sql(cell, raw, gone, column, plan, has_low_lines)
 
 
-def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan, has_low_lines: bool) -> str:  # noqa: PLR0917
+def _number_sql(cell: str, raw: str, gone: str, column: ColumnPlan, plan: Plan, has_low_lines: bool) -> str:  # noqa: PLR0917
     decimal = column.decimal or plan.csv.decimal
     thousands = plan.csv.thousands if column.thousands is None else column.thousands
     thousands = "" if thousands == decimal else thousands
@@ -256,20 +256,20 @@ def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan, has_
     return f"{marked}CASE WHEN regexp_full_match({text}, {text_sql(form)}) AND isfinite({value}) THEN {value} END{end}"
 
 
-def time_sql(cells: Cells, plan: Plan) -> str:
+def time_sql(cells: CellTable, plan: Plan) -> str:
     """Return the expression of a row's time in seconds."""
     clock = plan.clock
     assert clock is not None
     cell = cells.columns[clock.source]
     if clock.form == "number":
-        value = value_sql(cell, Column(cut=clock.cut, decimal=clock.decimal), plan)
+        value = value_sql(cell, ColumnPlan(cut=clock.cut, decimal=clock.decimal), plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
     of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""
     return f"{times.sql(cell, clock.form)}{of_day}"
 
 
-def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) -> None:
+def judge_rejects(engine: ImportDatabase, cells: CellTable, text: Text, dialect: Dialect) -> None:
     """Count the lines that are no rows by their reason; raises DataError for those without an excuse."""
     found = engine.rows(
         f"SELECT DISTINCT line_byte_position, error_type FROM reject_errors ORDER BY 1 LIMIT {REJECTS + 1}"
@@ -330,7 +330,7 @@ class Unfit:
 
 
 def unfit(
-    engine: Engine, cells: Cells, plan: Plan, names: Sequence[str], extra: str = ""
+    engine: ImportDatabase, cells: CellTable, plan: Plan, names: Sequence[str], extra: str = ""
 ) -> tuple[list[Unfit], dict[str, Counter[str]]]:
     """Look at the cells of columns that have no value: marks for none are counted, all the others returned."""
     found, missing = [], {}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from edge_agent.imports import judge, opened
 from edge_agent.imports.catalogued import fit_part, with_paths
-from edge_agent.imports.clocks import Sample
+from edge_agent.imports.clocks import TextRows
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
-    Cells,
-    Engine,
+    CellTable,
+    ImportDatabase,
     Progress,
     cells_of,
     judge_rejects,
@@ -29,7 +29,7 @@ from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
-from edge_agent.imports.rows import Part, Reading, aligned_long, aligned_wide, joined, without_repeats
+from edge_agent.imports.rows import Reading, RowFile, aligned_long, aligned_wide, joined, without_repeats
 from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as
@@ -37,7 +37,7 @@ from schemas.limits import MAX_FEATURES
 
 
 @dataclass
-class Job:
+class ImportJob:
     """What is asked for.
 
     Attributes
@@ -65,7 +65,7 @@ class Job:
     report: Report = field(default_factory=Report)
 
 
-def import_files(job: Job) -> Report:
+def import_files(job: ImportJob) -> Report:
     """Import files into one table; nothing is left half-written.
 
     Raises
@@ -92,7 +92,7 @@ def import_files(job: Job) -> Report:
             given.append((judged, place))
         # Only now: a refusal need not wait for it.
         plan = job.report.plan
-        engine = Engine(Path(scratch), job.progress, columns=len(plan.taken))
+        engine = ImportDatabase(Path(scratch), job.progress, columns=len(plan.taken))
         parts = [
             part_of(engine, judged, job.report, place, job.catalogue)
             if isinstance(judged, Recorded)
@@ -108,7 +108,7 @@ def import_files(job: Job) -> Report:
     return job.report
 
 
-def _write(engine: Engine, table: Path, out: Path) -> None:
+def _write(engine: ImportDatabase, table: Path, out: Path) -> None:
     if out.suffix == ".parquet":
         table.replace(out)
         return
@@ -119,7 +119,7 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _recorded(job: Job, source: Path) -> Recorded:
+def _recorded(job: ImportJob, source: Path) -> Recorded:
     """Return a recording's signals; the first one's plan counts for all."""
     found = read(source, job.databases)
     if job.plan is not None:
@@ -129,7 +129,7 @@ def _recorded(job: Job, source: Path) -> Recorded:
     return found
 
 
-def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
+def _accept(job: ImportJob, proposal: judge.Proposal, where: str) -> None:
     """Take a proposed plan, with the names of the catalogue; raises UndecidedError."""
     if job.catalogue is not None:
         with_paths(proposal, job.catalogue)
@@ -138,7 +138,7 @@ def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
     job.report.plan, job.report.why = proposal.plan, proposal.why
 
 
-def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, Sample]:
+def _judged(job: ImportJob, source: Path, place: Path) -> tuple[Text, Dialect, TextRows]:
     """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
@@ -159,7 +159,7 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, Sample]
     return text, dialect, given
 
 
-def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place: Path) -> Part:
+def _part(engine: ImportDatabase, job: ImportJob, judged: tuple[Text, Dialect, TextRows], place: Path) -> RowFile:
     text, dialect, given = judged
     report = job.report
     cells = cells_of(text, dialect, given.names)
@@ -179,7 +179,7 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     return part
 
 
-def _convert(cells: Cells, dialect: Dialect, report: Report) -> None:
+def _convert(cells: CellTable, dialect: Dialect, report: Report) -> None:
     """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
     stated = dict(zip(cells.columns, dialect.units, strict=False))
     plan = report.plan
@@ -196,7 +196,7 @@ def _convert(cells: Cells, dialect: Dialect, report: Report) -> None:
             report.notes.append(f"{name} converted from {stated[source]} to {column.unit}")
 
 
-def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:
+def _proposed(job: ImportJob, text: Text, dialect: Dialect, given: TextRows) -> judge.Proposal:
     proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
         proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
@@ -222,7 +222,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
     report.left_out["lines without a line end, perhaps cut"] += 1
 
 
-def _dense(reading: Reading, place: Path) -> Part:
+def _dense(reading: Reading, place: Path) -> RowFile:
     """Make a part whose rows are those of the file."""
     plan, cells = reading.plan, reading.cells
     taken = plan.taken
@@ -249,10 +249,10 @@ def _dense(reading: Reading, place: Path) -> Part:
         return _dense(reading, place)
     clock = {time: cells.columns[plan.clock.source]} if time and plan.clock is not None else {}
     reading.before({**clock, **{name: cells.columns[column.source or name] for name, column in taken.items()}})
-    return Part(part, time, reading.text.source)
+    return RowFile(part, time, reading.text.source)
 
 
-def _nulls(engine: Engine, part: Path) -> dict[str, int]:
+def _nulls(engine: ImportDatabase, part: Path) -> dict[str, int]:
     found = engine.rows(
         "SELECT path_in_schema, sum(stats_null_count), sum(num_values) "
         f"FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"

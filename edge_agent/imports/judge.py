@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from edge_agent.imports import columns, numbers
-from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
-from edge_agent.imports.columns import Cells, Verdict
+from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, seconds_of, time_of
+from edge_agent.imports.columns import Cells, ColumnVerdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
 from edge_agent.imports.marks import words, words_of
-from edge_agent.imports.numbers import Reading
+from edge_agent.imports.numbers import NumberMarks
 from edge_agent.imports.opened import Text, lines_between
-from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
+from edge_agent.imports.plan import UNDECIDED, ClockPlan, ColumnPlan, Csv, Long, Plan, Time
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
@@ -50,7 +50,7 @@ class Proposal:
 
     plan: Plan
     why: dict[str, str] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[Ambiguity] = field(default_factory=list)
 
 
 class UndecidedError(DataError):
@@ -76,10 +76,10 @@ def layout(text: Text, plan: Plan | None = None) -> Dialect:
     return judge_layout(lines, text.source, plan.csv.separator, plan.names)
 
 
-def sample(text: Text, dialect: Dialect) -> Sample:
+def sample(text: Text, dialect: Dialect) -> TextRows:
     """Return rows of a text: the first ones, and of a large one some further on."""
     names = unique(dialect.names)
-    found = Sample(names, [], [], 0)
+    found = TextRows(names, [], [], 0)
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
         most = min(HEAD, max(FEWEST, CELLS // dialect.width))
@@ -100,15 +100,15 @@ def sample(text: Text, dialect: Dialect) -> Sample:
     return found
 
 
-def sample_of(lines: Sequence[str], dialect: Dialect) -> Sample:
+def sample_of(lines: Sequence[str], dialect: Dialect) -> TextRows:
     """Return the rows of lines."""
-    found = Sample(unique(dialect.names), [], [], 0)
+    found = TextRows(unique(dialect.names), [], [], 0)
     _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, found, dialect.data)
     found.head = len(found.rows)
     return found
 
 
-def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: Sample, line: int) -> None:
+def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: TextRows, line: int) -> None:
     width, begins, taken, titles = len(dialect.names), line, 0, list(dialect.names)
     try:
         for cells in reader:
@@ -148,7 +148,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Proposal:
+def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> Proposal:
     """Return a plan for rows like these.
 
     Parameters
@@ -179,7 +179,7 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         verdict = verdicts.pop(clock.source)
         clock = clock.model_copy(update={"decimal": verdict.column.decimal})
         if verdict.decision:
-            decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
+            decisions.append(Ambiguity(clock.source, verdict.decision, f"clock: {verdict.lines}"))
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
     wanted = shown[label][0]
     plan = Plan(
@@ -192,25 +192,27 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     return _proposal(plan, verdicts, {name: bare for name, (bare, _) in shown.items()}, decisions)
 
 
-def _csv(dialect: Dialect, marks: Reading, verdicts: dict[str, Verdict]) -> Csv:
+def _csv(dialect: Dialect, marks: NumberMarks, verdicts: dict[str, ColumnVerdict]) -> Csv:
     missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
     return Csv(separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing))
 
 
-def _proposal(plan: Plan, verdicts: dict[str, Verdict], shown: dict[str, str], decisions: list[Decision]) -> Proposal:
+def _proposal(
+    plan: Plan, verdicts: dict[str, ColumnVerdict], shown: dict[str, str], decisions: list[Ambiguity]
+) -> Proposal:
     """Return a plan with the reasons and decisions of its columns, by the names that these are shown with."""
     open_ones = [
-        Decision(name, verdict.decision, f"columns.{shown[name]}: {verdict.lines}")
+        Ambiguity(name, verdict.decision, f"columns.{shown[name]}: {verdict.lines}")
         for name, verdict in verdicts.items()
         if verdict.decision
     ]
     return Proposal(plan, {shown[name]: verdict.why for name, verdict in verdicts.items()}, [*decisions, *open_ones])
 
 
-def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) -> dict[str, Verdict]:
+def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label: str) -> dict[str, ColumnVerdict]:
     """Judge each column by its own cells."""
     shown = dict(zip(given.names, _shown_names(given.names), strict=True))
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, ColumnVerdict] = {}
     for index, name in enumerate(given.names):
         if clock is not None and name in (clock.source, clock.of_day):
             continue
@@ -219,11 +221,11 @@ def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) 
             name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
         )
         if name == SPLIT:
-            verdicts[name] = Verdict(Column(take="text"), "which rows train, and which test")
+            verdicts[name] = ColumnVerdict(ColumnPlan(take="text"), "which rows train, and which test")
         else:
             verdicts[name] = columns.judge(cells, dialect.separator)
         if not dialect.names[index]:
-            verdicts[name] = Verdict(Column(take="nothing"), "left out: it has no name")
+            verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), "left out: it has no name")
     _twice(given, label, verdicts)
     if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
         times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
@@ -231,7 +233,7 @@ def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) 
     return verdicts
 
 
-def _named(column: Column, name: str, shown: str) -> Column:
+def _named(column: ColumnPlan, name: str, shown: str) -> ColumnPlan:
     return column.model_copy(update={"source": name if name != shown else ""})
 
 
@@ -249,7 +251,9 @@ def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | None, target: str, where: str) -> str:
+def _target(
+    given: TextRows, shown: dict[str, tuple[str, str]], clock: ClockPlan | None, target: str, where: str
+) -> str:
     if target:
         found = [name for name in given.names if target in (name, shown[name][0])]
         if not found:
@@ -266,7 +270,7 @@ def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | Non
     return (filled or usable)[-1]
 
 
-def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
+def _twice(given: TextRows, label: str, verdicts: dict[str, ColumnVerdict]) -> None:
     """Leave columns out that say the same as the target; one name for two columns that differ is a decision."""
     cells = given.cells(given.names.index(label))
     for name in verdicts:
@@ -276,14 +280,16 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
             and given.cells(given.names.index(name)) == cells
             and len(set(cells)) > 1
         ):
-            verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is the target {label!r} once more")
+            verdicts[name] = ColumnVerdict(
+                ColumnPlan(take="nothing"), f"left out: it is the target {label!r} once more"
+            )
     for name in list(verdicts):
         base, mark, number = name.rpartition("#")
         if not mark or not number.isdigit() or base not in verdicts:
             continue
         one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
         if one == two:
-            verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is {base!r} once more")
+            verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), f"left out: it is {base!r} once more")
             continue
         at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
         verdicts[name] = replace(
@@ -294,12 +300,12 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
         )  # fmt: skip
 
 
-def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
+def _settle(verdicts: dict[str, ColumnVerdict]) -> tuple[NumberMarks, dict[str, ColumnVerdict]]:
     """Choose the file's marks in numbers, and decide by them what a column alone does not tell, where certain."""
     decimal = set().union(*(verdict.proofs[0] for verdict in verdicts.values()))
     thousands = set().union(*(verdict.proofs[1] for verdict in verdicts.values()))
     both = decimal & thousands if len(decimal) < 2 else decimal  # a file that mixes decimal marks proves nothing
-    counts: dict[Reading, int] = {}
+    counts: dict[NumberMarks, int] = {}
     for verdict in verdicts.values():
         if len(verdict.readings) == 1 and any(verdict.proofs):
             counts[verdict.readings[0]] = counts.get(verdict.readings[0], 0) + 1
@@ -311,9 +317,11 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     for readings in left.values():
         if len(readings) == 1:
             counts[readings[0]] = counts.get(readings[0], 0) + 1
-    common = max(sorted(counts), key=lambda reading: (counts[reading], bool(reading.thousands)), default=Reading("."))
+    common = max(
+        sorted(counts), key=lambda reading: (counts[reading], bool(reading.thousands)), default=NumberMarks(".")
+    )
     between = next((each.thousands for each in counts if each.decimal == common.decimal and each.thousands), "")
-    common = Reading(common.decimal, common.thousands or between)
+    common = NumberMarks(common.decimal, common.thousands or between)
     settled = {}
     for name, verdict in verdicts.items():
         readings = left.get(name, verdict.readings)
@@ -338,7 +346,7 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     return common, settled
 
 
-def long_of(given: Sample) -> Long | None:
+def long_of(given: TextRows) -> Long | None:
     """Return the columns of name and value where each row has one signal."""
     if not 2 <= len(given.names) <= 6:
         return None
@@ -354,7 +362,7 @@ def long_of(given: Sample) -> Long | None:
     return Long(signal=signal, value=value) if several and not any(numbers.body(cell) for cell in cells) else None
 
 
-def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> Proposal:
+def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) -> Proposal:
     """Return a plan for a table with one signal a row: the cells of each signal are judged like a column."""
     clock, decisions = clock_of(given, dialect)
     if clock is None:

@@ -22,7 +22,7 @@ ENOUGH: Final = 20
 
 
 @dataclass(frozen=True, order=True)
-class Reading:
+class NumberMarks:
     """What marks in numbers mean: the decimal one, and the one between thousands (empty: there is none)."""
 
     decimal: str
@@ -42,7 +42,7 @@ class Reading:
 
 
 @cache
-def _form(reading: Reading) -> re.Pattern[str]:
+def _form(reading: NumberMarks) -> re.Pattern[str]:
     mark = re.escape(reading.thousands)
     grouped = rf"|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" if mark else ""
     point = re.escape(reading.decimal)
@@ -50,7 +50,7 @@ def _form(reading: Reading) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberColumn:
     """A column's numbers.
 
     Attributes
@@ -63,7 +63,7 @@ class Numbers:
         A cell on which the readings differ, or that fits none.
     """
 
-    readings: tuple[Reading, ...]
+    readings: tuple[NumberMarks, ...]
     unit: str = ""
     example: str = ""
 
@@ -76,26 +76,26 @@ def body(cell: str) -> tuple[str, str] | None:
     return match["number"].rstrip(SPACES), match["unit"] or match["pre"].strip()
 
 
-def judge(cells: Sequence[str], separator: str) -> Numbers:
+def judge(cells: Sequence[str], separator: str) -> NumberColumn:
     """Return how numbers are written; each cell must have a `body`."""
     parts = [part for part in map(body, cells) if part is not None]
     units = {unit for _, unit in parts}
     unit = units.pop() if len(units) == 1 else ""
     if len(units) >= 1:
         odd = next((cell for cell, (_, each) in zip(cells, parts, strict=True) if each), "")
-        return Numbers((), "", odd)
+        return NumberColumn((), "", odd)
     numbers = [number for number, _ in parts]
     marks = {sign for number in numbers for sign in number if sign in _MARKS}
     decimals = [mark for mark in (".", ",") if mark in marks] or ["."]
     between = ["", *(mark for mark in _MARKS if mark in marks and not (mark == "." and separator == ","))]
     if len(marks & {".", ","}) == 1:
         decimals = [".", ","]
-    fitting: dict[tuple[float, ...], Reading] = {}
+    fitting: dict[tuple[float, ...], NumberMarks] = {}
     for decimal in decimals:
         for thousands in between:
             if thousands == decimal:
                 continue
-            reading = Reading(decimal, thousands)
+            reading = NumberMarks(decimal, thousands)
             try:
                 values = tuple(reading.value(number) for number in numbers)
             except ValueError:
@@ -105,15 +105,15 @@ def judge(cells: Sequence[str], separator: str) -> Numbers:
     if len(readings) == 2 and (sure := _thousands(numbers, readings)):
         readings = (sure,)
     if len(readings) == 1:
-        return Numbers(readings, unit)
+        return NumberColumn(readings, unit)
     if readings:
         one, two = list(fitting)[:2]
         differs = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
-        return Numbers(readings, unit, numbers[differs])
-    return Numbers((), unit, _misfit(numbers))
+        return NumberColumn(readings, unit, numbers[differs])
+    return NumberColumn((), unit, _misfit(numbers))
 
 
-def _thousands(numbers: Sequence[str], readings: Sequence[Reading]) -> Reading | None:
+def _thousands(numbers: Sequence[str], readings: Sequence[NumberMarks]) -> NumberMarks | None:
     """Return the reading with thousands where cells below 1,000 have no mark, and all the others exactly three digits.
 
     Decimals would be written with the mark in each cell, or with fewer digits where these end in zeros.
@@ -137,7 +137,9 @@ def _misfit(numbers: Sequence[str]) -> str:
     )
 
 
-def settled(readings: Sequence[Reading], decimal_marks: set[str], thousands_marks: set[str]) -> tuple[Reading, ...]:
+def settled(
+    readings: Sequence[NumberMarks], decimal_marks: set[str], thousands_marks: set[str]
+) -> tuple[NumberMarks, ...]:
     """Return the readings that do not give a mark two meanings in one file.
 
     Parameters

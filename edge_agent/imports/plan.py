@@ -54,7 +54,7 @@ class Csv(_Table):
     missing: tuple[str, ...] = ()
 
 
-class Column(_Table):
+class ColumnPlan(_Table):
     """What becomes of a column.
 
     Attributes
@@ -97,7 +97,7 @@ class Long(_Table):
     value: Name
 
 
-class Clock(_Table):
+class ClockPlan(_Table):
     """Where the files tell the time.
 
     Attributes
@@ -124,7 +124,7 @@ class Clock(_Table):
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     @model_validator(mode="after")
-    def _consistent(self) -> Clock:
+    def _consistent(self) -> ClockPlan:
         if self.form not in ("number", UNDECIDED, *ORDERS):
             raise ValueError(f"form {self.form!r} is none of number, {', '.join(ORDERS)}")
         return self
@@ -176,9 +176,9 @@ class Plan(_Table):
     target: str = ""
     csv: Csv = Csv()
     long: Long | None = None
-    clock: Clock | None = None
+    clock: ClockPlan | None = None
     time: Time | None = None
-    columns: dict[Name, Column] = {}
+    columns: dict[Name, ColumnPlan] = {}
 
     @property
     def digest(self) -> str:
@@ -210,7 +210,7 @@ class Plan(_Table):
         return any(column.vss for column in self.columns.values())
 
     @property
-    def taken(self) -> dict[str, Column]:
+    def taken(self) -> dict[str, ColumnPlan]:
         """The columns that are not left out."""
         return {name: column for name, column in self.columns.items() if column.take != "nothing"}
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from edge_agent.imports import judge
 from edge_agent.imports.catalogued import fit
-from edge_agent.imports.clocks import Decision, age, gap_of
-from edge_agent.imports.engine import Engine
+from edge_agent.imports.clocks import Ambiguity, age, gap_of
+from edge_agent.imports.engine import ImportDatabase
 from edge_agent.imports.marks import personal
-from edge_agent.imports.plan import Column, Plan, Time
+from edge_agent.imports.plan import ColumnPlan, Plan, Time
 from edge_agent.imports.report import Holds, Report
-from edge_agent.imports.rows import Part, aligned, tell_cuts
+from edge_agent.imports.rows import RowFile, aligned, tell_cuts
 from edge_agent.recordings import RECORDINGS, Signal, units
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
@@ -54,12 +54,12 @@ def read(source: Path, databases: Sequence[Path]) -> Recorded:
 
 def propose(recorded: Recorded, target: str) -> judge.Proposal:
     """Return a plan for recordings like this one; raises DataError where it has no such target."""
-    columns: dict[str, Column] = {}
+    columns: dict[str, ColumnPlan] = {}
     why: dict[str, str] = {}
     for name, signal in recorded.signals.items():
         take, why[name] = _use(signal, is_target=target == name)
         true, false = _truth(signal) if take == "truth" else ((), ())
-        columns[name] = Column(take=take, unit=signal.unit, true=true, false=false)
+        columns[name] = ColumnPlan(take=take, unit=signal.unit, true=true, false=false)
     label = _target(recorded, columns, target)
     columns = {**{name: column for name, column in columns.items() if name != label}, label: columns[label]}
     times = {name: recorded.signals[name].time for name, column in columns.items() if column.take != "nothing"}
@@ -70,7 +70,7 @@ def propose(recorded: Recorded, target: str) -> judge.Proposal:
     if len(inputs) > MAX_FEATURES + 1:
         what = f"{len(inputs):,} signals; at most {MAX_FEATURES} inputs are allowed"
         mend = 'write take = "nothing" in the lines of [columns] that are not needed, and delete those of [time.inputs]'
-        proposal.decisions.append(Decision("", what, mend))
+        proposal.decisions.append(Ambiguity("", what, mend))
     return proposal
 
 
@@ -103,7 +103,7 @@ def _truth(signal: Signal) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (true.strip().lower(),), (next(word for word, value in truth.items() if not value).strip().lower(),)
 
 
-def _target(recorded: Recorded, columns: dict[str, Column], target: str) -> str:
+def _target(recorded: Recorded, columns: dict[str, ColumnPlan], target: str) -> str:
     usable = [name for name, column in columns.items() if column.take != "nothing"]
     found = [name for name in usable if name == target] if target else usable
     if not found:
@@ -114,7 +114,9 @@ def _target(recorded: Recorded, columns: dict[str, Column], target: str) -> str:
     return found[-1]
 
 
-def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, catalogue: Catalogue | None) -> Part:
+def part_of(
+    engine: ImportDatabase, recorded: Recorded, report: Report, place: Path, catalogue: Catalogue | None
+) -> RowFile:
     """Make a part of the signals that the plan takes, as it takes them; what is missing is counted.
 
     Raises
@@ -157,7 +159,7 @@ def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, cat
     return aligned(engine, report, signals, place, recorded.source)
 
 
-def _as_planned(signal: Signal, name: str, column: Column, report: Report, catalogue: Catalogue | None) -> Signal:
+def _as_planned(signal: Signal, name: str, column: ColumnPlan, report: Report, catalogue: Catalogue | None) -> Signal:
     value, missing = signal.value, Counter(signal.missing)
     is_text = value.dtype == object
     if is_text != (column.take in {"text", "truth"}) and not (column.vss or is_missing(value).all()):
@@ -200,7 +202,7 @@ def _equal(value: Any, mark: str, *, is_text: bool) -> Any:
         return np.zeros(len(value), bool)
 
 
-def _as_truth(signal: Signal, column: Column) -> Any:
+def _as_truth(signal: Signal, column: ColumnPlan) -> Any:
     known = {**dict.fromkeys(column.true, 1.0), **dict.fromkeys(column.false, 0.0)}
     words = [None if word is None else word.strip().lower() for word in signal.value.tolist()]
     strange = next((word for word in words if word is not None and word not in known), None)

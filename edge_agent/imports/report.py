@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports.engine import Engine, name_sql, text_sql
+from edge_agent.imports.engine import ImportDatabase, name_sql, text_sql
 from edge_agent.imports.marks import FAR, is_sentinel
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
 from schemas.text import counted
@@ -122,7 +122,7 @@ class Report:
         }
 
 
-def look(engine: Engine, table: Path, report: Report) -> None:
+def look(engine: ImportDatabase, table: Path, report: Report) -> None:
     """Add to a report what a table of Parquet holds, and what looks odd in it."""
     source = f"read_parquet({text_sql(str(table))})"
     kinds = {str(row[0]): str(row[1]) for row in engine.rows(f"DESCRIBE SELECT * FROM {source}")}
@@ -153,7 +153,7 @@ def look(engine: Engine, table: Path, report: Report) -> None:
     _sentinels(engine, source, [each for each in report.columns if each.name not in times_of], report)
 
 
-def _sentinels(engine: Engine, source: str, columns: Sequence[Holds], report: Report) -> None:
+def _sentinels(engine: ImportDatabase, source: str, columns: Sequence[Holds], report: Report) -> None:
     """Warn of values far outside all the others that are there more than once: they may mean that there is none."""
     some = engine.arrays(f"SELECT * FROM {source} LIMIT {SOME}")
     for each in columns:

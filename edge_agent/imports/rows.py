@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
-    Cells,
-    Engine,
+    CellTable,
+    ImportDatabase,
     judge_rejects,
     lines_with,
     name_sql,
@@ -37,7 +37,7 @@ from schemas.errors import DataError
 from schemas.text import counted
 
 
-def without_repeats(engine: Engine, cells: Cells, dialect: Dialect, report: Report) -> None:
+def without_repeats(engine: ImportDatabase, cells: CellTable, dialect: Dialect, report: Report) -> None:
     """Leave the names out where they stand between rows: the logger began again."""
     names = [name for name in dialect.names if name][:3]
     same = " AND ".join(
@@ -59,8 +59,8 @@ def without_repeats(engine: Engine, cells: Cells, dialect: Dialect, report: Repo
 class Reading:
     """A text on its way into the table."""
 
-    engine: Engine
-    cells: Cells
+    engine: ImportDatabase
+    cells: CellTable
     text: Text
     dialect: Dialect
     is_proposed: bool
@@ -72,7 +72,7 @@ class Reading:
         """The plan, which may have got marks for no value that stand far down in the file."""
         return self.report.plan
 
-    def check(self, names: Sequence[str], cells: Cells | None = None, extra: str = "") -> bool:
+    def check(self, names: Sequence[str], cells: CellTable | None = None, extra: str = "") -> bool:
         """Judge the cells without a value; return whether the names stood between the rows, and all is to be read anew.
 
         Raises
@@ -145,7 +145,7 @@ SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class RowFile:
     """One file's rows, as Parquet.
 
     Attributes
@@ -165,7 +165,7 @@ class Part:
     drives: bool = False
 
 
-def aligned_wide(reading: Reading, place: Path) -> Part:
+def aligned_wide(reading: Reading, place: Path) -> RowFile:
     """Make a part of a table whose signals have times of their own, with empty cells between."""
     plan, cells = reading.plan, reading.cells
     taken = plan.taken
@@ -205,7 +205,7 @@ def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
     return f"AND ({' OR '.join(f'trim({raw[name]}) <> {text_sql(str())}' for name in names)})" if names else ""
 
 
-def aligned_long(reading: Reading, place: Path) -> Part:
+def aligned_long(reading: Reading, place: Path) -> RowFile:
     """Make a part of a table with one signal a row."""
     plan, cells, engine = reading.plan, reading.cells, reading.engine
     assert plan.long is not None
@@ -227,7 +227,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     signals = {}
     for name, column in plan.taken.items():
         of_signal = f"(SELECT * FROM samples WHERE signal = {text_sql(column.source or name)} AND t IS NOT NULL)"
-        own = Cells(of_signal, {column.source or name: "raw"}, cells.where, without=cells.without and "AND true")
+        own = CellTable(of_signal, {column.source or name: "raw"}, cells.where, without=cells.without and "AND true")
         reading.check([name], own)
         found = engine.arrays(f"SELECT i, {own.value_sql(name, plan)} AS v FROM {of_signal} ORDER BY i")
         at = np.searchsorted(order, found["i"].astype(np.int64))
@@ -273,7 +273,7 @@ def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
     return time + 86_400.0 * np.cumsum(np.diff(time, prepend=time[0]) < -_MIDNIGHT)
 
 
-def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: Path, where: str) -> Part:
+def aligned(engine: ImportDatabase, report: Report, signals: dict[str, Series], place: Path, where: str) -> RowFile:
     """Make a part whose rows stand where the plan says."""
     time = report.plan.time
     assert time is not None
@@ -307,10 +307,10 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
     }
     path = place / "part.parquet"
     write_arrays(engine, columns, path, f", {report.metadata()}")
-    return Part(path, time.column, where, drives=bool(time.drive))
+    return RowFile(path, time.column, where, drives=bool(time.drive))
 
 
-def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
+def write_arrays(engine: ImportDatabase, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
     """Write arrays as Parquet: float64, where NaN is no value, or object of str and None."""
     plain = {f"c{index}": column for index, column in enumerate(columns.values())}
     engine.db.register("arrays", plain)
@@ -324,7 +324,7 @@ def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, m
     engine.db.unregister("arrays")
 
 
-def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path) -> Path:
+def joined(engine: ImportDatabase, parts: Sequence[RowFile], report: Report, scratch: Path) -> Path:
     """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
     time = report.plan.time
     if time is None or not parts[0].time:
@@ -366,14 +366,14 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path)
     return table
 
 
-def _all(engine: Engine, parts: Sequence[Part], scratch: Path, metadata: str) -> Path:
+def _all(engine: ImportDatabase, parts: Sequence[RowFile], scratch: Path, metadata: str) -> Path:
     table = scratch / "table.parquet"
     selects = " UNION ALL ".join(f"SELECT * FROM read_parquet({text_sql(str(part.path))})" for part in parts)
     engine.rows(f"COPY ({selects}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
     return table
 
 
-def _is_steady(engine: Engine, part: Part, time: Time) -> bool:
+def _is_steady(engine: ImportDatabase, part: RowFile, time: Time) -> bool:
     """Whether time goes on from row to row, without a step that begins a new drive."""
     quoted = name_sql(part.time)
     least, most, missing = engine.rows(
@@ -384,7 +384,7 @@ def _is_steady(engine: Engine, part: Part, time: Time) -> bool:
     return not missing and (least is None or (least > 0 and most <= time.gap))
 
 
-def _in_order(engine: Engine, parts: Sequence[Part]) -> list[Part]:
+def _in_order(engine: ImportDatabase, parts: Sequence[RowFile]) -> list[RowFile]:
     """Return parts by their first times where these are dates; else as they were given."""
     first = []
     for part in parts:

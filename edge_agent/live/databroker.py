@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from broker.url import is_loopback
-from edge_agent.live.port import Access
+from edge_agent.live.port import ServerAccess
 from schemas.errors import DataError, UsageError, os_faults_as
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FINAL: Final = frozenset({3, 5, 7, 16})
 """Codes that do not go away by themselves."""
 
 
-def client_of(url: str, access: Access) -> VSSClient:
+def client_of(url: str, access: ServerAccess) -> VSSClient:
     """Return a client, which connects when it is entered.
 
     Raises

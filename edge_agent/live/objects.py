@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any, Final
 
-from edge_agent.live.port import MAX_BYTES, Sample
+from edge_agent.live.port import MAX_BYTES, LiveSample
 
 TOO_LONG: Final = f"a sample of more than {MAX_BYTES} bytes"
 
@@ -15,7 +15,7 @@ _LATEST: Final = 1e11
 """Seconds; no clock is in the year 5138, so a larger number is one of milliseconds or less."""
 
 
-def parse(data: bytes) -> Sample | str:
+def parse(data: bytes) -> LiveSample | str:
     """Return a sample, or in words why it is none."""
     if len(data) > MAX_BYTES:
         return TOO_LONG
@@ -27,10 +27,10 @@ def parse(data: bytes) -> Sample | str:
         return "a sample is a JSON object of field and value"
     if value.keys() == {"ts", "path", "value"} and isinstance(value["path"], str):
         try:
-            return Sample({value["path"]: value["value"]}, seconds_of(value["ts"]), is_whole=False)
+            return LiveSample({value["path"]: value["value"]}, seconds_of(value["ts"]), is_whole=False)
         except ValueError as fault:
             return f"ts: {fault}"
-    return Sample(value)
+    return LiveSample(value)
 
 
 def seconds_of(value: Any) -> float:

@@ -15,9 +15,9 @@ import numpy as np
 
 from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import Clock, Column, Csv, Plan, read_plan
+from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
 from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import Sample
+from edge_agent.live.port import LiveSample
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
@@ -59,13 +59,13 @@ class LivePlan:
     """
 
     time: TimePlan | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, ColumnPlan] = field(default_factory=dict)
     csv: Csv = field(default_factory=Csv)
     clock: str = ""
     of_day: str = ""
     form: str = "number"
     scale: float = 1.0
-    clock_cells: Column = field(default_factory=Column)
+    clock_cells: ColumnPlan = field(default_factory=ColumnPlan)
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
     column: str = ""
     target: str = ""
@@ -95,7 +95,7 @@ class LivePlan:
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
-        stated = plan.clock or Clock(source="time")
+        stated = plan.clock or ClockPlan(source="time")
         if stated.form == times.CLOCK:
             what = f"--plan {name}: its clock tells no date (form = {stated.form!r}), and samples need one"
             raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
@@ -119,7 +119,7 @@ class LivePlan:
             of_day=stated.of_day,
             form=stated.form,
             scale=stated.scale,
-            clock_cells=Column(cut=stated.cut, decimal=stated.decimal),
+            clock_cells=ColumnPlan(cut=stated.cut, decimal=stated.decimal),
             leaves=leaves,
             column=column,
             target=plan.target,
@@ -152,7 +152,7 @@ class LivePlan:
         """The source's name of each column."""
         return {name: column.source or name for name, column in self.columns.items()}
 
-    def taken(self, sample: Sample, units: Mapping[str, str] = MappingProxyType({})) -> Sample:
+    def taken(self, sample: LiveSample, units: Mapping[str, str] = MappingProxyType({})) -> LiveSample:
         """Return a sample with its time in seconds, and its values by the plan's names, in its units.
 
         Parameters
@@ -263,14 +263,14 @@ def _is_blank(value: Any) -> bool:
     )
 
 
-def _number(text: str, column: Column, csv: Csv) -> float | None:
+def _number(text: str, column: ColumnPlan, csv: Csv) -> float | None:
     decimal = column.decimal or csv.decimal
     thousands = csv.thousands if column.thousands is None else column.thousands
     if column.cut:
         text = text.removesuffix(column.cut) if text.endswith(column.cut) else text.removeprefix(column.cut)
         text = text.strip(" \u00a0\u202f")
     try:
-        number = numbers.Reading(decimal, "" if thousands == decimal else thousands).value(text)
+        number = numbers.NumberMarks(decimal, "" if thousands == decimal else thousands).value(text)
     except ValueError:
         return None
     return number if math.isfinite(number) else None

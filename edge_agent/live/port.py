@@ -20,7 +20,7 @@ MAX_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Sample:
+class LiveSample:
     """What came at once.
 
     Attributes
@@ -48,7 +48,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Access:
+class ServerAccess:
     """How a server that samples come from is reached.
 
     Attributes
@@ -70,7 +70,7 @@ class Access:
 
 
 @dataclass
-class Asked:
+class SampleRequest:
     """What an adapter is asked for.
 
     Attributes
@@ -87,7 +87,7 @@ class Asked:
     follow : bool
         At the end of a file wait for more, at the end of a named pipe for the next writer.
     behind : str
-        Go on behind this `Sample.place`.
+        Go on behind this `LiveSample.place`.
     speed : float
         A replay goes so many times as fast as it was; 0: as fast as it can.
     is_urgent : bool
@@ -105,7 +105,7 @@ class Asked:
     time: str = ""
     plan: Plan | None = None
     seconds: Callable[[Mapping[str, Any]], float] | None = None
-    access: Access = Access()
+    access: ServerAccess = ServerAccess()
     follow: bool = False
     behind: str = ""
     speed: float = 1.0
@@ -115,7 +115,7 @@ class Asked:
     units: dict[str, str] = field(default_factory=dict)
 
 
-class Seen:
+class SeenValues:
     """What was given already: a server tells its last values again at each connection."""
 
     def __init__(self) -> None:
@@ -139,8 +139,9 @@ class Adapter:
         What its sources are, for pages and messages.
     read : callable
         Opens the source, and returns its samples, and a text for what is none; called in one thread, iterated in
-        another. The iteration ends with the source, or soon after `Asked.stopping` is set. Raises `DataError` when the
-        source cannot be read, `UsageError` when its name is none, and when it is closed gives back what it holds.
+        another. The iteration ends with the source, or soon after `SampleRequest.stopping` is set. Raises `DataError`
+        when the source cannot be read, `UsageError` when its name is none, and when it is closed gives back what it
+        holds.
     schemes : tuple of str
         How names of its sources begin, before the colon.
     files : str
@@ -148,6 +149,6 @@ class Adapter:
     """
 
     help: str
-    read: Callable[[Asked], Iterator[Sample | str]]
+    read: Callable[[SampleRequest], Iterator[LiveSample | str]]
     schemes: tuple[str, ...] = ()
     files: Literal["", "lines", "table"] = ""

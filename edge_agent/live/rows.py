@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Sample
+from edge_agent.live.port import LiveSample
 from glassfleet.data.alignment import Aligner, Row
 from glassfleet.data.clock import Cut
 from glassfleet.data.timeplan import TimePlan
@@ -18,7 +18,7 @@ _NO_PLAN: Final = (
 )
 
 
-class Rows:
+class LiveRows:
     """The rows of one live source.
 
     Parameters
@@ -26,7 +26,7 @@ class Rows:
     plan : LivePlan or None
         None: each sample is a row, as it comes.
     units : mapping of str to str
-        What the source tells of its signals' units, see `edge_agent.live.port.Asked`.
+        What the source tells of its signals' units, see `edge_agent.live.port.SampleRequest`.
     drive : int
         Number of the first drive.
     wall : callable
@@ -67,7 +67,7 @@ class Rows:
         cuts, self._aligner.cuts = self._aligner.cuts, []
         return cuts
 
-    def push(self, sample: Sample) -> list[dict[str, Any]]:
+    def push(self, sample: LiveSample) -> list[dict[str, Any]]:
         """Take a sample; return the rows that it makes, oldest first.
 
         Raises

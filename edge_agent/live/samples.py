@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from edge_agent.live.adapters import adapter_of
-from edge_agent.live.port import Asked, Sample
+from edge_agent.live.port import LiveSample, SampleRequest
 from edge_agent.live.stream import unreadable
 
 WAITING = 1000
@@ -32,9 +32,9 @@ class Samples:
         The source cannot be used.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: SampleRequest) -> None:
         self._asked = asked
-        self._queue: queue.Queue[Sample | str | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[LiveSample | str | None] = queue.Queue(WAITING)
         self._is_stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._fault: Exception | None = None
         adapter = adapter_of(asked.source)
@@ -61,7 +61,7 @@ class Samples:
         self.stop()
         self._asked.stopping.set()
 
-    def __iter__(self) -> Iterator[Sample | str]:
+    def __iter__(self) -> Iterator[LiveSample | str]:
         """Yield samples.
 
         Raises
@@ -80,7 +80,7 @@ class Samples:
                 return
             yield item
 
-    def _feed(self, samples: Iterator[Sample | str]) -> None:
+    def _feed(self, samples: Iterator[LiveSample | str]) -> None:
         try:
             for sample in samples:
                 self._put(sample)
@@ -90,7 +90,7 @@ class Samples:
             self._fault = fault
         self._put(None)
 
-    def _put(self, item: Sample | str | None) -> None:
+    def _put(self, item: LiveSample | str | None) -> None:
         while not self._asked.stopping.is_set():
             try:
                 self._queue.put(item, timeout=0.2)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work, WorkerError
+from edge_agent.compute.worker import WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
@@ -184,14 +184,14 @@ class Evaluator:
         self.is_waiting = True
         work, rows = None, [self._directory / "train.npz", self._directory / "test.npz"]
         try:
-            while not Work.has_room("score"):
+            while not WorkItem.has_room("score"):
                 yield None
             make_directory(self._directory)
             for path, data in zip(rows, (self._train, self._test), strict=True):
                 with replacing(path) as file:
                     write_rows(file, data)
             records = [each and each.to_bytes() for each in asked]
-            work = Work(self._budget, "score", rows, {"records": records, "local": local}, most_bytes=_RESULT_BYTES)
+            work = WorkItem(self._budget, "score", rows, {"records": records, "local": local}, most_bytes=_RESULT_BYTES)
             while not work.done():
                 yield None
             scores = Scores(**work.result())

@@ -15,7 +15,7 @@ from cantools.database.can.signal import Signal as Layout
 from numpy.typing import NDArray
 
 from edge_agent.recordings.blf import Containers
-from edge_agent.recordings.lines import AscLines, Lines, TrcLines
+from edge_agent.recordings.lines import AscLines, LogLines, TrcLines
 from schemas.errors import DataError, os_faults_as
 from schemas.text import counted
 
@@ -167,7 +167,7 @@ def _open(path: Path, file: Any, left_out: Counter[str]) -> tuple[Feed, Callable
         return AscLines(path, file, left_out), can.ASCReader
     if ending == ".trc":
         return TrcLines(path, file, left_out), can.TRCReader
-    return Lines(path, file, left_out), can.CanutilsLogReader
+    return LogLines(path, file, left_out), can.CanutilsLogReader
 
 
 def _messages(path: Path, feed: Feed, reader: Callable[[Any], Iterable[can.Message]]) -> Iterator[can.Message]:

@@ -24,7 +24,7 @@ _DATE: Final = re.compile(
 _BASE: Final = re.compile(r"base\s+(hex|dec)(?:\s+timestamps\s+(absolute|relative))?", re.IGNORECASE)
 
 
-class Lines:
+class LogLines:
     """Lines of a log.
 
     Attributes
@@ -70,7 +70,7 @@ class Lines:
                 self.given += 1
                 yield text
 
-    def again(self) -> Lines:
+    def again(self) -> LogLines:
         """Return the lines for a new reader, which goes on behind what was read."""
         self._next = chain(self._head, self._body)
         return self
@@ -85,7 +85,7 @@ class Lines:
         """Do nothing: who has opened the file closes it."""
 
 
-class AscLines(Lines):
+class AscLines(LogLines):
     """Lines of Vector's text format. Its dates tell no zone; they are taken as UTC, so that no machine's own counts."""
 
     first_channel = 1
@@ -109,7 +109,7 @@ class AscLines(Lines):
         self._head = [base, "internal events logged\n"]
 
 
-class TrcLines(Lines):
+class TrcLines(LogLines):
     """Lines of PEAK's text format."""
 
     def _read_head(self) -> None:

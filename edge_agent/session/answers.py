@@ -13,10 +13,10 @@ from typing import Any
 
 from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work
+from edge_agent.compute.worker import WorkItem
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
@@ -51,7 +51,7 @@ class Answerer:
         Of an answer, as the outbox can keep it.
     budget : Budget
         Time and memory that an answer may take.
-    private : PrivateRuns
+    private : PrivateAnswers
     tests : callable
         Returns the vehicle's test rows.
     score : callable
@@ -64,7 +64,7 @@ class Answerer:
         self,
         snapshots: Snapshots,
         secret: bytes,
-        private: PrivateRuns,
+        private: PrivateAnswers,
         *,
         tests: Callable[[], Dataset],
         score: Callable[..., dict[str, Any]],
@@ -132,7 +132,7 @@ class Answerer:
         posed, noise = self._posed(asked, snapshot)
         return self.body(asked, snapshot, answer(posed, data, noise))
 
-    def start(self, asked: RequestSeen, snapshot: Snapshot) -> Work:
+    def start(self, asked: RequestSeen, snapshot: Snapshot) -> WorkItem:
         """Begin to answer a task in a process of its own, from the snapshot of its run; raises StorageError."""
         task, noise = self._posed(asked, snapshot)
         given: dict[str, Any] = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
@@ -141,7 +141,7 @@ class Answerer:
             self._snapshots.tests_of_run(asked.run, self._tests())
             rows.append(self._snapshots.test_path(asked.run))
             given["watch"] = self._watch(asked)
-        return Work(self._budget, "answer", rows, given, most_bytes=self._most_bytes)
+        return WorkItem(self._budget, "answer", rows, given, most_bytes=self._most_bytes)
 
     def _posed(self, asked: RequestSeen, snapshot: Snapshot) -> tuple[Task, bytes]:
         """Return what the client is given, and the key of its noise: of a private run the question's, not the task's.

@@ -40,7 +40,7 @@ PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
 
 
-class PrivateRuns:
+class PrivateAnswers:
     """Announces the vehicle for private runs and masks its answers.
 
     Parameters

@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from edge_agent.imports.clocks import Sample
+from edge_agent.imports.clocks import TextRows
 from edge_agent.imports.judge import long_of
 from edge_agent.imports.marks import personal
 from edge_agent.sources.cells import (
@@ -213,7 +213,7 @@ def _without_gaps(
     """
     rows = [cells for block in blocks for cells in block]
     texts = [["" if cell is None else str(cell) for cell in cells] for cells in rows[:_LOOK]]
-    if long_of(Sample(names, texts, [], len(texts))) is not None:
+    if long_of(TextRows(names, texts, [], len(texts))) is not None:
         mend = "Make rows of them by a plan: data import proposes one (--plan fleet.toml), and data collect takes it"
         raise DataError("each row has one signal", mend, where)
     empty = Counter(name for cells in rows for name, cell in zip(names, cells, strict=True) if cell is None)

@@ -74,7 +74,7 @@ ATTACKS = (
 
 
 @dataclass(frozen=True)
-class Line:
+class AttackLine:
     """What one attack came to on one kind of sums.
 
     Attributes
@@ -186,7 +186,7 @@ def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
     return whole, parts - whole, false
 
 
-def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -> list[Line]:
+def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -> list[AttackLine]:
     """Run all attacks on a transcript.
 
     Parameters
@@ -212,7 +212,7 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
         kinds[ALL] = total(opened)
     asked, scheme = {"", *(one.task.kind for one in opened)}, opened[0].task.scheme
     attacks = [attack for attack in ATTACKS if scheme in attack.schemes and attack.kind in asked]
-    lines: list[Line] = []
+    lines: list[AttackLine] = []
     for seen, some in kinds.items():
         known = views(some)
         lines += [
@@ -233,7 +233,7 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
 
 def _line(
     protection: str, seen: str, attack: Attack, known: Sequence[tuple[Members, Rows]], rows: Mapping[str, Rows]
-) -> Line:
+) -> AttackLine:
     """Return what the candidates that an attack found of some sets of vehicles come to."""
     read: set[tuple[str, int]] = set()
     parts: set[tuple[str, int]] = set()
@@ -255,7 +255,7 @@ def _line(
         sum(each[place] * count for each, count in nears) / max(1, sum(count for _, count in nears)) if nears else None
         for place in (0, 1)
     )
-    return Line(
+    return AttackLine(
         protection, seen, attack.name, len(read), len(parts - read), sum(len(rows[agent]) for agent in everybody),
         false, chance,
         {agent: (sum(own == agent for own, _ in read), len(rows[agent])) for agent in everybody} if is_named else {},

@@ -20,7 +20,7 @@ class _Counts(BaseModel):
 
 
 class SavedLine(_Counts):
-    """What one attack came to: :class:`glassfleet.audit.report.Line` without owners."""
+    """What one attack came to: :class:`glassfleet.audit.report.AttackLine` without owners."""
 
     protection: Text
     seen: Text

@@ -205,7 +205,7 @@ def off_value(some: Groups, value: float) -> Rows:
 
 
 @dataclass(frozen=True)
-class Part:
+class ProductSums:
     """Sums of the products of [1, x] of some rows, where those with the target are known apart, or not at all.
 
     Attributes
@@ -223,13 +223,13 @@ class Part:
     complete: Callable[[NDArray[np.float64], NDArray[np.float64]], Rows] | None = None
 
 
-def completed(parts: Iterable[Part], most: int) -> Rows:
+def completed(parts: Iterable[ProductSums], most: int) -> Rows:
     """Return the row of each part of one row, and of each two of the `most` of fewest rows that meet in a line.
 
     For linearly independent rows z_i with G = sum a_i z_i z_i', the direction d = G^+ z / (z' G^+ z) is 1 on the row z
     and 0 on the others. So a sum of products with the target, h = sum b_i y_i z_i, has d'h = b y.
     """
-    few: dict[bytes, tuple[Part, NDArray[np.float64]]] = {}
+    few: dict[bytes, tuple[ProductSums, NDArray[np.float64]]] = {}
     lines = []
     for part in parts:
         values, vectors = np.linalg.eigh(part.gram)

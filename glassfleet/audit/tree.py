@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stacked
+from glassfleet.audit.sums import MOST_GROUPS, NEAR, ProductSums, Rows, completed, stacked
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.contract.messages import COUNTS
 from glassfleet.fuzzy.linear_rules import outputs_of
@@ -141,7 +141,7 @@ def spans(*seen: View) -> Rows:
     return completed((part for view in seen for part in _parts(view)), MOST_GROUPS * len(seen))
 
 
-def _part(question: TreeQuestion, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> Part:
+def _part(question: TreeQuestion, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> ProductSums:
     """Return sums of products of [1, x], shape (k, k), and of these with targets or residuals, shape (T, k)."""
 
     def complete(rows: Array, directions: Array) -> Rows:
@@ -151,10 +151,10 @@ def _part(question: TreeQuestion, gram: Array, right: Array | None = None, *, of
         drawn = DRAWS if question.kind == "joint" else (1.0,)  # a row's own is not known: each may be right
         return stacked([rows_of(question, rows[:, 1:], target / math.sqrt(one)) for one in drawn])
 
-    return Part(gram, question.columns * 2.0**-GRID_BITS, complete if right is not None else None)
+    return ProductSums(gram, question.columns * 2.0**-GRID_BITS, complete if right is not None else None)
 
 
-def _parts(view: View) -> Iterator[Part]:
+def _parts(view: View) -> Iterator[ProductSums]:
     """Yield the groups that the questions of a view are about, and those that follow."""
     for question, memory, sums in _replayed(view):
         if question.kind == "newton":
@@ -190,7 +190,7 @@ def _replayed(view: View) -> Iterator[tuple[TreeQuestion, Mapping[str, Any], Sum
         yield question, ways[question.way], sums
 
 
-def _joint(question: TreeQuestion, memory: Mapping[str, Any]) -> Iterator[Part]:
+def _joint(question: TreeQuestion, memory: Mapping[str, Any]) -> Iterator[ProductSums]:
     """Yield training rows and those held out of each pair of leaves, with the target where both are the same."""
     grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
     rights = memory["target"][..., : question.columns].astype(np.float64) * SCALE
@@ -205,7 +205,7 @@ def _by_target(question: TreeQuestion, target: NDArray[np.int64]) -> NDArray[np.
     return target.reshape(*target.shape[:-1], question.targets, -1)
 
 
-def _newton(question: TreeQuestion, sums: Sums) -> Iterator[Part]:
+def _newton(question: TreeQuestion, sums: Sums) -> Iterator[ProductSums]:
     """Yield the rows of each leaf, weighted by the curvature of each score."""
     grams = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     for of_leaf, observed in zip(grams, sums["observed"].astype(np.float64) * SCALE, strict=True):
@@ -217,10 +217,10 @@ def _newton(question: TreeQuestion, sums: Sums) -> Iterator[Part]:
                 is_of = directions @ observed.T > 0.5 * weight[:, None]
                 return rows_of(question, rows[:, 1:], is_of.astype(np.float64))
 
-            yield Part(gram, question.columns * 2.0**-GRID_BITS, complete)
+            yield ProductSums(gram, question.columns * 2.0**-GRID_BITS, complete)
 
 
-def _sides(question: TreeQuestion, memory: Mapping[str, Any], sums: Sums) -> Iterator[Part]:
+def _sides(question: TreeQuestion, memory: Mapping[str, Any], sums: Sums) -> Iterator[ProductSums]:
     """Yield both sides of each ramp."""
     squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     scores = sums["scores"][:, :-1].reshape(len(squares), question.targets, -1).astype(np.float64) * SCALE

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glassfleet.crisp.columns import GRID, Columns, Rows
 from glassfleet.crisp.cuts import Sets, best_cuts, part, summarise
 from glassfleet.crisp.forest import Forest
-from glassfleet.crisp.scores import Tally
+from glassfleet.crisp.scores import TreeTally
 from glassfleet.crisp.tree import CrispTree
 
 
@@ -54,7 +54,7 @@ def score_forest(
     ndarray of float64, shape (C,)
         F1, or minus the mean squared error of the scaled target: higher is better.
     """
-    tally = Tally(columns, forest.size, test)
+    tally = TreeTally(columns, forest.size, test)
     _fit(columns, forest, train, test, tally=tally)
     return tally.fitness(positive)
 
@@ -73,7 +73,7 @@ def _fit(
     train: Rows,
     test: Rows,
     *,
-    tally: Tally | None = None,
+    tally: TreeTally | None = None,
     record: _Record | None = None,
 ) -> None:
     here, beyond = Sets(train, np.array([len(train)])), Sets(test, np.array([len(test)]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.crisp.columns import Columns, Rows
 from glassfleet.crisp.cuts import Sets, Summary, cut_ordered, part, summarise
 from glassfleet.crisp.fit import finish_tree, spreads
-from glassfleet.crisp.scores import Tally
+from glassfleet.crisp.scores import TreeTally
 from glassfleet.crisp.tree import CrispTree
 
 MIN_DEPTH = 2
@@ -142,7 +142,7 @@ def depth_scores(
     """
     scores = np.empty((len(folds), depth + 1))
     for line, (train, test) in enumerate(folds):
-        ended = Tally(columns, 1, test)
+        ended = TreeTally(columns, 1, test)
         for at, (level, beyond) in enumerate(_grow(columns, train, test, depth)):
             whole = ended.copy()
             everyone = np.arange(len(level.feature))

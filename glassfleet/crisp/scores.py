@@ -12,7 +12,7 @@ from glassfleet.crisp.cuts import Sets, Summary
 from glassfleet.evaluation.f1 import class_f1
 
 
-class Tally:
+class TreeTally:
     """Adds up, for several trees, what their leaves say about the test rows.
 
     Parameters
@@ -35,7 +35,7 @@ class Tally:
         else:
             self._error = np.zeros(size)
 
-    def copy(self) -> Tally:
+    def copy(self) -> TreeTally:
         """Return a tally that goes on from here."""
         return copy.deepcopy(self, {id(self._columns): self._columns})
 

@@ -42,7 +42,7 @@ from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 
 
-class Picture(str):
+class SvgText(str):
     """A drawing as SVG text; a notebook shows it."""
 
     __slots__ = ()
@@ -161,7 +161,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             sought = None if goal is None else Goal.parse(str(goal), self.domain_)
             return counterfactual(self.model_, row, sought)
 
-    def plot_tree(self) -> Picture:
+    def plot_tree(self) -> SvgText:
         """Draw the tree, or the rules where they are a list.
 
         Raises
@@ -172,7 +172,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         check_is_fitted(self)
         return self._picture(main_picture(self.model_) or "tree")
 
-    def plot_explanation(self, x: Any) -> Picture:
+    def plot_explanation(self, x: Any) -> SvgText:
         """Draw how the inputs' shares of one row add up to its forecast.
 
         Parameters
@@ -186,7 +186,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         return self._picture("shares", self._row(x))
 
-    def plot_effect(self, feature: str | int, row: Any = None) -> Picture:
+    def plot_effect(self, feature: str | int, row: Any = None) -> SvgText:
         """Draw how the answer moves with one input while the others stay.
 
         Parameters
@@ -211,7 +211,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             curve = effect(self.model_, stay.row, names.get(feature, str(feature)))
         svg = effect_curve(curve, Scale.of([curve], domain.classes), domain.classes, domain.target_unit)
         title = f"{domain.target_name} as {curve.feature.name} goes over its range"
-        return Picture(file_of(svg, title, f"the others are those of {stay.words}"))
+        return SvgText(file_of(svg, title, f"the others are those of {stay.words}"))
 
     def to_c(self, prefix: str = "model") -> str:
         """Return the model as a C99 header; its names begin with `prefix`."""
@@ -280,9 +280,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         code = base64.b64encode(picture(self.model_, shown)).decode("ascii")
         return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{html}'
 
-    def _picture(self, what: str, row: Any = None) -> Picture:
+    def _picture(self, what: str, row: Any = None) -> SvgText:
         with value_errors():
-            return Picture(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
+            return SvgText(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
 
     def _row(self, x: Any) -> NDArray[np.float64]:
         """Return the numbers of one row, shape (F,)."""

@@ -16,7 +16,7 @@ and
 :mod:`glassfleet.model.protocol` says what kind of thing a model is (a network has no rules).
 """
 
-from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
+from glassfleet.explain.counterfactual import Counterfactual, InputChange, counterfactual
 from glassfleet.explain.difference import Difference, difference
 from glassfleet.explain.effects import Effect, effect, importance, main_effects, reach, starting_row
 from glassfleet.explain.example import example_row
@@ -30,12 +30,12 @@ from glassfleet.model.baseline import explained
 
 __all__ = [
     "ActivationView",
-    "Change",
     "Counterfactual",
     "Difference",
     "Effect",
     "FuzzySet",
     "Goal",
+    "InputChange",
     "ModelSummary",
     "Partition",
     "RowExplanation",

@@ -22,7 +22,7 @@ from glassfleet.model.protocol import Model, nature
 from schemas.errors import UsageError
 
 
-class Change(View):
+class InputChange(View):
     """One input that is to be otherwise.
 
     Attributes
@@ -63,7 +63,7 @@ class Way(View):
         The rule that answers then; empty for a network, which has none.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[InputChange, ...]
     prediction: float | str
     cost: float
     row: dict[str, float | None]
@@ -207,7 +207,7 @@ def _plain(value: Any) -> float | str:
 def _way(search: Search, point: Floats) -> Way:
     model, x, domain = search.model, search.x, search.model.domain
     changes = [
-        Change(
+        InputChange(
             feature=domain.features[i].name,
             unit=domain.features[i].unit,
             before=_or_none(x[i]),

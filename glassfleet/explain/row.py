@@ -28,7 +28,7 @@ class Degree(View):
     degree: float
 
 
-class Contribution(View):
+class InputShare(View):
     """One input of a row.
 
     Attributes
@@ -105,7 +105,7 @@ class RowExplanation(View):
     rounding: float
     total: float | None
     measure: str
-    inputs: tuple[Contribution, ...]
+    inputs: tuple[InputShare, ...]
     fallback: bool
     clipped_from: float | None = None
     interval: tuple[float, float] | None = None
@@ -166,7 +166,7 @@ def explain_row(model: Model, row: Row, reference: ReferenceRow | None = None) -
         for index, partition in enumerate(partitions(model))
     ]
     inputs = [
-        Contribution(
+        InputShare(
             feature=variable.name,
             unit=variable.unit,
             value=None if np.isnan(x[index]) else float(x[index]),

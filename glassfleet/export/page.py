@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
-from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
+from glassfleet.export.sheet import Page, Picture, Section, SheetTable, html_of, markdown_of
 from glassfleet.model.protocol import Model, nature
 from glassfleet.model.rules import measures_note
 from schemas.errors import UsageError
@@ -71,7 +71,7 @@ def model_sections(
     return [*sections, Section(f"{what.title()} ({view.rule_count})", more, rules=view.rules[:MOST_RULES])]
 
 
-def _ranges(view: ModelSummary) -> Table:
+def _ranges(view: ModelSummary) -> SheetTable:
     words = [
         ", ".join(part.categories or [f"{item.term} ({item.peak:.4g})" for item in part.sets]) or "-"
         for part in view.partitions
@@ -88,12 +88,12 @@ def _ranges(view: ModelSummary) -> Table:
     ]
     head = ["input", "from", "to", "unit"]
     if all(text == "-" for text in words):
-        return Table("Ranges", head, [row[:-1] for row in rows], frozenset({1, 2}))
+        return SheetTable("Ranges", head, [row[:-1] for row in rows], frozenset({1, 2}))
     named = "terms" if any(part.sets for part in view.partitions) else "categories"
-    return Table(f"Ranges and {named}", [*head, named], rows, frozenset({1, 2}))
+    return SheetTable(f"Ranges and {named}", [*head, named], rows, frozenset({1, 2}))
 
 
-def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> Table:
+def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> SheetTable:
     unit = f" {view.unit}" if view.unit else " %" if view.classes else ""
 
     def in_unit(value: float | None) -> str:
@@ -114,7 +114,7 @@ def _uses(view: ModelSummary, moves: Sequence[Mapping[str, float]]) -> Table:
         for use in uses
     ]
     head = ["input", "unit", *words, "rules", "share of support", "effect over a rule's region", "terms"]
-    return Table("How the inputs are used", head, rows, frozenset(range(2, len(head) - 1)))
+    return SheetTable("How the inputs are used", head, rows, frozenset(range(2, len(head) - 1)))
 
 
 _SHOWS = {

@@ -10,7 +10,7 @@ from glassfleet.explain.effects import importance, reach
 from glassfleet.explain.summary import summary
 from glassfleet.export.figures import MOST_INPUTS
 from glassfleet.export.page import model_sections
-from glassfleet.export.sheet import Page, Picture, Section, Table
+from glassfleet.export.sheet import Page, Picture, Section, SheetTable
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.model.baseline import reference_of
@@ -99,7 +99,7 @@ def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Secti
     if made:
         facts.append(("model", f"{made.get('name')} v{made.get('version')}"))
     agents = status.get("agents") or {}
-    table = Table(
+    table = SheetTable(
         "The vehicles at the end of the run",
         ["vehicle", "what became of it", "reason"],
         [[agent, str(item.get("status", "")), str(item.get("reason", ""))] for agent, item in sorted(agents.items())],
@@ -128,7 +128,7 @@ def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Sectio
         known = [float(item[key]) for item in scores if item.get(key) is not None]
         means.append(cell(sum(known) / len(known)) if known else "-")
     head = ["vehicle", "test rows", "local (LL)", "federated (FL)", "central (CL)"]
-    table = Table(
+    table = SheetTable(
         f"{metric} on each vehicle's own test rows", head, [*rows, ["mean", "", *means]], frozenset({1, 2, 3, 4})
     )
     return Section("Scores", about, (), [table])
@@ -166,7 +166,7 @@ def _leakage(audit: Mapping[str, Any], *, pictures: bool) -> Section:
         if pictures and lines
         else []
     )
-    tables = [Table("Rows read by attacks", head, rows, frozenset({3, 4, 5}))] if lines else []
+    tables = [SheetTable("Rows read by attacks", head, rows, frozenset({3, 4, 5}))] if lines else []
     return Section("Leakage", [text for text in texts if text], (), tables, drawn)
 
 
@@ -193,17 +193,17 @@ _COUNTS = ("asked", "accepted", "late", "rejected", "dropped")
 _COUNTED = ("asked", "in", "late", "rejected", "dropped", "seconds", "bytes", "who dropped")
 
 
-def _each_round(rounds: Sequence[Mapping[str, Any]], caption: str, *, folded: bool = False) -> Table:
+def _each_round(rounds: Sequence[Mapping[str, Any]], caption: str, *, folded: bool = False) -> SheetTable:
     rows = []
     for item in rounds:
         counts = [str(count(item, key)) for key in ("attempt", *_COUNTS)]
         why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed(item).items()))
         rows.append([str(item.get("number", "")), _asks_for(item), *counts, *_cost([item]), why])
     head = ["round", "asks for", "attempt", *_COUNTED]
-    return Table(caption, head, rows, frozenset({0, *range(2, 10)}), folded)
+    return SheetTable(caption, head, rows, frozenset({0, *range(2, 10)}), folded)
 
 
-def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> Table:
+def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> SheetTable:
     """Return one line for all rounds that follow each other and ask for the same."""
     rows = []
     for asks_for, group in groupby(rounds, _asks_for):
@@ -221,7 +221,7 @@ def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> Table
         named = str(first) if first == last else f"{first} to {last}"
         rows.append([named, asks_for, str(len(some)), *counts, *_cost(some), why])
     head = ["rounds", "asks for", "how many", *_COUNTED]
-    return Table(f"{caption}; rounds that ask for the same are told together", head, rows, frozenset(range(2, 10)))
+    return SheetTable(f"{caption}; rounds that ask for the same are told together", head, rows, frozenset(range(2, 10)))
 
 
 def _asks_for(item: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Table:
+class SheetTable:
     """Texts in rows; `numbers` are the columns to align right; a `folded` one is opened by who wants to read it."""
 
     caption: str
@@ -36,7 +36,7 @@ class Section:
     title: str
     texts: Sequence[str] = ()
     facts: Sequence[tuple[str, str]] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[SheetTable] = ()
     pictures: Sequence[Picture] = ()
     rules: Sequence[RuleView] = field(default_factory=tuple)
 

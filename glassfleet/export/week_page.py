@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glassfleet.export.sheet import Page, Section, Table
+from glassfleet.export.sheet import Page, Section, SheetTable
 from glassfleet.export.svg.text import size
 from schemas.text import counted
 
@@ -28,7 +28,7 @@ def week_page(week: Mapping[str, Any]) -> Page:
         *(fact for model in week["models"] for fact in _rules(model)),
     ]
     tables = [
-        Table(
+        SheetTable(
             f"Versions of {model['name']}",
             ["version", "what became of it", "why", "when"],
             [[str(turn["version"]), turn["what"], turn["why"], turn["when"][:16]] for turn in model["turns"]],

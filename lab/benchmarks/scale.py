@@ -21,7 +21,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.url import safe_address
-from console.client import Coordinator
+from console.client import CoordinatorClient
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Scheme
@@ -128,7 +128,7 @@ def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str
 class Stage(NamedTuple):
     """What a benchmark of a large fleet works with; `tell` gives the vehicles a command and returns their answer."""
 
-    api: Coordinator
+    api: CoordinatorClient
     coordinator: Process
     broker: Any
     tell: Any
@@ -261,6 +261,6 @@ def journal_bytes(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.glob("journal.sqlite*"))
 
 
-def up(api: Coordinator) -> int:
+def up(api: CoordinatorClient) -> int:
     """Return how many vehicles the coordinator takes for up."""
     return sum(each["status"] == "up" for each in api.get("/api/agents"))

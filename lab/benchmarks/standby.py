@@ -18,7 +18,7 @@ import numpy as np
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
-from console.client import Coordinator, CoordinatorError
+from console.client import CoordinatorClient, CoordinatorError
 from coordinator.engine import Answer
 from coordinator.engine.events import from_value
 from coordinator.journal import Entry
@@ -82,12 +82,12 @@ class _Pair:
         self._rng = random.Random(1)
         self._runs = 0
         environment = {"GLASSFLEET_BROKER": self._broker.url, "GLASSFLEET_LOG_FORMAT": "json"}
-        self._apis: dict[str, Coordinator] = {}
+        self._apis: dict[str, CoordinatorClient] = {}
         for name in ("one", "two"):
             state = folder / name
             arguments = ["coordinator", "--standby", "--state-dir", str(state), "--journal", self._journal]
             self._processes.add(name, arguments, environment)
-            self._apis[name] = Coordinator(None, None, state)
+            self._apis[name] = CoordinatorClient(None, None, state)
         self._sources = {f"v{number:02d}": _source(number) for number in range(VEHICLES)}
         self._fleet = Fleet(self._sources, broker=self._broker.url, state_dir=folder / "agents", slow=0.3)
         self._leader, self._other = "one", "two"

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx
 
-from console.client import Coordinator, CoordinatorError
+from console.client import CoordinatorClient, CoordinatorError
 from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import print_table, wait
 from lab.benchmarks.scale import ELASTIC, FLEETS, equality, settled, staged
@@ -41,7 +41,7 @@ def storm(fleets: Sequence[int] = FLEETS) -> None:
 class _Looks:
     """What is seen from outside while something happens; `with` looks all the time."""
 
-    api: Coordinator
+    api: CoordinatorClient
     slowest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PAGES, 0.0))
     queue: tuple[int, int] = (0, 0)
     faults: int = 0
@@ -121,14 +121,14 @@ def _storm(vehicles: int) -> list[list[Any]]:
     return rows
 
 
-def _in_a_round(api: Coordinator, closed: int, vehicles: int) -> None:
+def _in_a_round(api: CoordinatorClient, closed: int, vehicles: int) -> None:
     """Wait until so many rounds are closed, and a third of the vehicles is accepted in the next one."""
     wait(lambda: _count(api, "rounds.closed") >= closed, 0.05)
     accepted = _count(api, "receipts.accepted")
     wait(lambda: _count(api, "receipts.accepted") >= accepted + vehicles // 3, 0.05)
 
 
-def _count(api: Coordinator, name: str) -> int:
+def _count(api: CoordinatorClient, name: str) -> int:
     """Return one of the counters of a coordinator's life; 0 while there is none."""
     api.look_again()
     try:

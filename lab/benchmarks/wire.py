@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
-from console.client import Coordinator, CoordinatorError
+from console.client import CoordinatorClient, CoordinatorError
 from edge_agent import logs
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
@@ -72,7 +72,7 @@ def _source(index: int) -> Source:
 
 
 @contextmanager
-def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[tuple[Coordinator, Process]]:
+def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[tuple[CoordinatorClient, Process]]:
     """Start a coordinator process whose state is in `folder`; give its API and the process."""
     environment = {"GLASSFLEET_BROKER": broker, "GLASSFLEET_LOG_LEVEL": "error", "OPENBLAS_NUM_THREADS": "1"}
     with ProcessFleet(folder) as processes:
@@ -83,10 +83,10 @@ def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[
         while not (folder / "api-url").exists():
             process.check()
             time.sleep(0.02)
-        yield Coordinator(None, None, folder), process
+        yield CoordinatorClient(None, None, folder), process
 
 
-def ended(api: Coordinator, run: str, pause: float = 0.5) -> dict[str, Any]:
+def ended(api: CoordinatorClient, run: str, pause: float = 0.5) -> dict[str, Any]:
     """Return a run once it has finished; only then all of it, as each look at a long run costs the coordinator time."""
     wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"], pause)
     record = api.run(run)
@@ -112,7 +112,7 @@ def is_equal(record: dict[str, Any], rows: Callable[[str], Dataset], scheme: Sch
     return bool(document_digest(outcome.model.to_document()) == record["model"]["digest"])
 
 
-def answers(api: Coordinator) -> bool:
+def answers(api: CoordinatorClient) -> bool:
     """Whether a coordinator that was started again answers."""
     api.look_again()
     try:

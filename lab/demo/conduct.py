@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from console.client import Coordinator
+from console.client import CoordinatorClient
 from edge_agent.session.snapshots import condense_key
 from edge_agent.sources import Source
 from edge_agent.storage import load_secret
@@ -128,7 +128,7 @@ def specification(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordinator:
+def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> CoordinatorClient:
     watcher.step("starting the broker")
     fleet.start_broker()
     watcher.say(f"broker: {fleet.broker_kind}, its own process, on loopback")
@@ -147,7 +147,7 @@ def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordi
     return api
 
 
-def _follow(settings: Settings, api: Coordinator, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
+def _follow(settings: Settings, api: CoordinatorClient, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
     run = str(api.post("/api/runs", specification(settings))["run"])
     end = time.monotonic() + settings.options.timeout
     while True:
@@ -173,7 +173,7 @@ def _follow(settings: Settings, api: Coordinator, fleet: Fleet, watcher: Watcher
     return status
 
 
-def _await_gate(api: Coordinator, record: ModelRecord, watcher: Watcher) -> None:
+def _await_gate(api: CoordinatorClient, record: ModelRecord, watcher: Watcher) -> None:
     """Wait until the vehicles have scored the model: it is current then, or a candidate. Two minutes at most."""
     watcher.step("the vehicles score the model before it becomes current")
     while True:
@@ -187,7 +187,7 @@ def _await_gate(api: Coordinator, record: ModelRecord, watcher: Watcher) -> None
         time.sleep(POLL)
 
 
-def _record(api: Coordinator, status: Mapping[str, Any]) -> ModelRecord:
+def _record(api: CoordinatorClient, status: Mapping[str, Any]) -> ModelRecord:
     """Return the published record, its digest verified."""
     made = status["model"]
     answer = api.get(f"/api/models/{made['name']}/{made['version']}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from broker.servers.launch import launch
 from broker.servers.process import ChildBroker, write_private
-from console.client import Coordinator
+from console.client import CoordinatorClient
 from lab.demo.display import Watcher
 from lab.demo.options import Settings
 from lab.demo.secure import secure_broker
@@ -96,7 +96,7 @@ class Fleet:
         if self._broker is not None:
             self._broker.stop()
 
-    def start_coordinator(self) -> Coordinator:
+    def start_coordinator(self) -> CoordinatorClient:
         """Start the coordinator, on a free port of loopback; return its API once it answers."""
         arguments = ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"]
         self._processes.add(COORDINATOR, arguments, self._environment_of(COORDINATOR)).start()
@@ -132,7 +132,7 @@ class Fleet:
                 self.returned.append(vehicle)
                 self._watcher.say(f"{vehicle} comes back")
 
-    def call_the_roll(self, api: Coordinator) -> None:
+    def call_the_roll(self, api: CoordinatorClient) -> None:
         """Take note of which vehicles are up, not more often than every `ROLL_CALL` seconds."""
         if time.monotonic() >= self._called + ROLL_CALL and len(self._up) < len(self._settings.files):
             self._up = {each["agent"] for each in api.get("/api/agents") if each["status"] == "up"}
@@ -187,13 +187,13 @@ class Fleet:
             return self._environment
         return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities / name)}
 
-    def _wait_for_api(self) -> Coordinator:
+    def _wait_for_api(self) -> CoordinatorClient:
         end = time.monotonic() + PATIENCE
         note = self._coordinator_state / "api-url"
         while True:
             self.check_services()
             if note.exists():
-                api = Coordinator(None, None, self._coordinator_state)
+                api = CoordinatorClient(None, None, self._coordinator_state)
                 try:
                     api.get("/api/health")
                 except GlassfleetError:

@@ -15,8 +15,8 @@ import pytest
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.model import load_model
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample
+from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
 from glassfleet.data.lags import remember
 from glassfleet.data.presets import QOE
@@ -130,11 +130,11 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
 
     # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
     served = load_model((vehicle.log / "models" / f"{whole['models'][0]}.json").read_bytes())
-    rows_of, features = Rows(LivePlan.read(QOE)), LiveFeatures()
+    rows_of, features = LiveRows(LivePlan.read(QOE)), LiveFeatures()
     features.serve(served.model.domain)
     replayed = []
     for cells in lines[1:]:
-        for row in rows_of.push(Sample(dict(zip(names, map(float, cells.split(",")), strict=True)))):
+        for row in rows_of.push(LiveSample(dict(zip(names, map(float, cells.split(",")), strict=True)))):
             inputs = features.push(row)
             replayed += [] if inputs is None else [inputs]
     assert [record["inputs"] for record in killed] == replayed[: len(killed)]

@@ -50,4 +50,4 @@ def test_page_has_each_code_with_its_reason() -> None:
     # Those of private runs have a page of their own.
     names = ("protocol.md", "protocol-private.md")
     page = "".join((ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in names)
-    assert [code for code, why in REFUSALS.items() if f"| `{code}` | {why} |" not in page] == []
+    assert [code for code, why in REFUSALS.items() if f"- `{code}`: {why}\n" not in page] == []

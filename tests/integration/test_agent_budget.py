@@ -11,7 +11,7 @@ import pytest
 from broker.servers.launch import launch
 from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work
+from edge_agent.compute.worker import WorkItem
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
@@ -148,10 +148,10 @@ def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wa
         bench.run(0.5)
         assert not lives(first)
         assert agent._effects._long.job.run == "m2"
-        assert Work.running["answer"] == 1
+        assert WorkItem.running["answer"] == 1
     finally:
         agent.stop()
-    assert Work.running["answer"] == 0
+    assert WorkItem.running["answer"] == 0
 
 
 def kept(folder: Path, data: Dataset) -> Path:
@@ -161,7 +161,7 @@ def kept(folder: Path, data: Dataset) -> Path:
 
 
 def worked(path: Path, task: Task) -> dict[str, Any]:
-    work = Work(
+    work = WorkItem(
         Budget(),
         "answer",
         [path],

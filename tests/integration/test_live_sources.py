@@ -20,7 +20,7 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.publish import into_vehicle
 from edge_agent.live.adapters import viss
 from edge_agent.live.objects import parse
-from edge_agent.live.port import Access, Asked, Sample, Seen
+from edge_agent.live.port import LiveSample, SampleRequest, SeenValues, ServerAccess
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
@@ -108,14 +108,14 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
     server.subscribe("VIN1/Vehicle")
     server.start(Handlers(answer, lambda: None, lambda _: None))
     eventually(lambda: server.is_connected)
-    samples = Samples(Asked(f"viss+{url}/VIN1", signals=(path,), is_urgent=True))
+    samples = Samples(SampleRequest(f"viss+{url}/VIN1", signals=(path,), is_urgent=True))
     got = list(islice(samples, 3))
     samples.close()
     server.stop()
     assert [request["action"] for request in asked] == ["get", "subscribe"]
     at = 1772366400.0
     assert got == [
-        Sample({path: value}, at + late, is_whole=False, is_stored=late == 1)
+        LiveSample({path: value}, at + late, is_whole=False, is_stored=late == 1)
         for value, late in ((12.5, 1), (13.0, 2), (None, 3))
     ]
 
@@ -131,20 +131,20 @@ def test_forecasts_come_back_on_a_topic_as_one_object_each(url: str, tmp_path: P
     record = {"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9}
     with ExitStack() as stack:
         # From the same broker that samples come from, as from one process.
-        samples = Samples(Asked(f"{url}/{TOPIC}", is_urgent=True))
+        samples = Samples(SampleRequest(f"{url}/{TOPIC}", is_urgent=True))
         stack.callback(samples.close)
-        give = into_vehicle(config, Access(), stack)
+        give = into_vehicle(config, ServerAccess(), stack)
         eventually(lambda: (give(record), got)[1], "one comes")
         listener.publish(TOPIC, b'{"a": 1}')
-        assert next(sample for sample in samples if isinstance(sample, Sample)).values == {"a": 1}
+        assert next(sample for sample in samples if isinstance(sample, LiveSample)).values == {"a": 1}
     listener.stop()
     names = ("Value", "Class", "Rule", "IsAlert")
     values = {
         f"Vehicle.Glassfleet.Forecast.{name}": value for name, value in zip(names, (0.25, None, 3, True), strict=True)
     }
-    assert got[0] == Sample({"ts": 1.7e9, **values})
+    assert got[0] == LiveSample({"ts": 1.7e9, **values})
     with pytest.raises(UsageError, match=r"give kuksa\[s\]://HOST"), ExitStack() as stack:
-        into_vehicle(config.model_copy(update={"publish": "http://x"}), Access(), stack)
+        into_vehicle(config.model_copy(update={"publish": "http://x"}), ServerAccess(), stack)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_forecasts_come_back_on_a_topic_as_one_object_each(url: str, tmp_path: P
     ],
 )
 def test_what_is_no_value_of_a_viss_server_is_told(payload: bytes, words: str) -> None:
-    (text,) = viss.samples_of(payload, Seen())
+    (text,) = viss.samples_of(payload, SeenValues())
     assert isinstance(text, str)
     assert words in text
 

@@ -12,13 +12,13 @@ from coordinator.models.rollout.state import (
     Cannot,
     Event,
     Hurry,
-    Opened,
     Pause,
     Promote,
     Reported,
     Resume,
     Return,
     Rollout,
+    StageOpened,
     Started,
     Stop,
     Superseded,
@@ -43,7 +43,7 @@ def report(agent: str, candidate: float, former: float = 1.0, variance: float = 
 
 
 EVENTS = st.one_of(
-    st.just(Opened(0.0, AGENTS)),
+    st.just(StageOpened(0.0, AGENTS)),
     st.builds(report, st.sampled_from(AGENTS), st.floats(0.0, 3.0)),
     st.builds(lambda agent: Cannot(0.0, agent, "no test rows"), st.sampled_from(AGENTS)),
     st.just(Tick(0.0)),
@@ -80,7 +80,7 @@ def test_rollout_reaches_a_named_end_when_time_passes(events: list[Event]) -> No
     state, _ = run(events)
     for number in range(10):
         at = 1000.0 * (number + 1)
-        for event in (Resume(at), Opened(at + 1, AGENTS), Tick(at + 500)):
+        for event in (Resume(at), StageOpened(at + 1, AGENTS), Tick(at + 500)):
             after, _ = step(state, event)
             assert after is not None
             state = after
@@ -93,7 +93,7 @@ def test_rollout_is_decided_by_those_that_can_without_waiting_whoever_cannot(abl
     events: list[Event] = []
     # A vehicle that is not asked yet is not heard; each stage is opened again at most once for each that cannot.
     for _ in range(len(AGENTS) + 2):
-        events.append(Opened(0.0, AGENTS))
+        events.append(StageOpened(0.0, AGENTS))
         events += [report(agent, 0.9) if agent in able else Cannot(0.0, agent, "no test rows") for agent in order]
     state, _ = step(None, replace(START, plan=PLAN.model_copy(update={"deadline": 1e6})))
     for number, event in enumerate(events):
@@ -121,7 +121,7 @@ def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
 
     def judged(reports: dict[str, Reported]) -> Rollout:
         state, _ = step(None, replace(START, plan=GATE))
-        events: list[Event] = [Opened(1.0, AGENTS), *(reports[agent] for agent in order)]
+        events: list[Event] = [StageOpened(1.0, AGENTS), *(reports[agent] for agent in order)]
         for event in events:
             state, _ = step(state, event)
         assert state is not None
@@ -133,7 +133,7 @@ def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
 def test_chain_of_small_losses_ends_at_the_best_that_was_in_use() -> None:
     def outcome(candidate: float, former: float) -> str:
         state, _ = step(None, replace(START, plan=GATE))
-        events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, candidate, former, 1e-6) for agent in AGENTS)]
+        events: list[Event] = [StageOpened(1.0, AGENTS), *(report(agent, candidate, former, 1e-6) for agent in AGENTS)]
         for event in events:
             state, effects = step(state, event)
         assert state is not None

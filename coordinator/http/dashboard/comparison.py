@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from coordinator.core import Coordinator
 from coordinator.fleet.differences import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
-from coordinator.http.dashboard.standing import Standing
+from coordinator.http.dashboard.standing import NameStanding
 from coordinator.journal.port import StoredModel
 from glassfleet.evaluation.paired import SAME, in_words, relative
 from schemas.errors import GlassfleetError
@@ -20,7 +20,7 @@ VERSIONS = 20
 """So many versions, the newest, are in the curve."""
 
 
-class Pair(NamedTuple):
+class ScorePair(NamedTuple):
     """One vehicle: two scores on the same test rows, and how much worse the second is, relative to the first."""
 
     agent: str
@@ -46,12 +46,12 @@ class Comparison:
     metric: str
     before: float
     after: float
-    lines: list[Pair]
+    lines: list[ScorePair]
 
     @classmethod
     def of(cls, metric: str, scores: Iterable[tuple[str, float, float]]) -> Comparison | None:
         """Compare vehicles' scores: agent, before, after; None when there are none."""
-        lines = [Pair(agent, before, after, relative(metric, after, before)) for agent, before, after in scores]
+        lines = [ScorePair(agent, before, after, relative(metric, after, before)) for agent, before, after in scores]
         if not lines:
             return None
         lines.sort(key=lambda line: (-line.worse, line.agent))
@@ -64,7 +64,7 @@ class Comparison:
         return relative(self.metric, self.after, self.before)
 
     @property
-    def worse(self) -> list[Pair]:
+    def worse(self) -> list[ScorePair]:
         """Who is worse off with the second."""
         return [line for line in self.lines if line.worse >= SAME]
 
@@ -85,7 +85,7 @@ def against(result: Comparison, other: str) -> str:
     return f"{words} {'as' if abs(result.worse_by) < SAME else 'than'} {other}"
 
 
-def other_version(stands: Standing, loaded: LoadedModel, known: Sequence[StoredModel]) -> int:
+def other_version(stands: NameStanding, loaded: LoadedModel, known: Sequence[StoredModel]) -> int:
     """Return the version to compare a model with: the one in use; of that, the one before; 0: there is none."""
     whole = [each.version for each in known if not each.is_damaged]
     if stands.current != loaded.version and stands.current in whole:

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut
-from glassfleet.export.svg.trees import NAME, Layout, box, titled
+from glassfleet.export.svg.trees import NAME, TreeLayout, box, titled
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -163,7 +163,7 @@ def growing(root: GrowthNode, rest: str = "") -> Svg:
         What is not in it, in words; empty: nothing.
     """
     shown = together(root)
-    layout = Layout(
+    layout = TreeLayout(
         lambda node: node.children,
         lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
         _growth_box,

@@ -37,7 +37,7 @@ RUN_PERIOD = 0.25
 
 
 @dataclass(frozen=True)
-class Picture:
+class PageState:
     """A page as it is now.
 
     Attributes
@@ -57,7 +57,7 @@ class Picture:
 
 
 @dataclass
-class Channel:
+class LivePage:
     """One live page.
 
     Attributes
@@ -71,7 +71,7 @@ class Channel:
     """
 
     look: Callable[[], Hashable]
-    draw: Callable[[], Picture]
+    draw: Callable[[], PageState]
     period: float
     watchers: int = 0
     is_last: bool = False
@@ -112,7 +112,7 @@ class Hub:
         self.id = secrets.token_hex(4)
         self.watchers = 0
         self._number = 0
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, LivePage] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
 
@@ -123,7 +123,7 @@ class Hub:
         self.watchers += 1
 
     async def stream(
-        self, name: str, look: Callable[[], Hashable], draw: Callable[[], Picture], *, period: float, last_id: str
+        self, name: str, look: Callable[[], Hashable], draw: Callable[[], PageState], *, period: float, last_id: str
     ) -> AsyncIterator[str]:
         """Yield the events of the page `name`, for one watcher that has entered.
 
@@ -132,14 +132,14 @@ class Hub:
         name : str
             Watchers of the same name share a channel.
         look, draw, period
-            See `Channel`.
+            See `LivePage`.
         last_id : str
             What the browser sent as ``Last-Event-ID``; empty at first.
         """
         self._loop = asyncio.get_running_loop()
         channel = self._channels.get(name)
         if channel is None or (channel.task is not None and channel.task.done() and not channel.is_last):
-            channel = self._channels[name] = Channel(look, draw, period)
+            channel = self._channels[name] = LivePage(look, draw, period)
             channel.task = asyncio.create_task(self._watch(channel))
         channel.watchers += 1
         try:
@@ -154,7 +154,7 @@ class Hub:
                 if channel.task is not None:
                     channel.task.cancel()
 
-    async def _events(self, channel: Channel, seen: int) -> AsyncIterator[str]:
+    async def _events(self, channel: LivePage, seen: int) -> AsyncIterator[str]:
         yield f"retry: {round(1000 * RECONNECT)}\n\n"
         while not self._is_closing:
             changed = channel.changed
@@ -177,7 +177,7 @@ class Hub:
         owner, _, number = last_id.partition("-")
         return int(number) if owner == self.id and number.isascii() and number.isdigit() else 0
 
-    async def _watch(self, channel: Channel) -> None:
+    async def _watch(self, channel: LivePage) -> None:
         before: object = object()
         try:
             while not channel.is_last and not self._is_closing:
@@ -191,7 +191,7 @@ class Hub:
         finally:
             channel.wake()
 
-    def _take(self, channel: Channel, picture: Picture) -> None:
+    def _take(self, channel: LivePage, picture: PageState) -> None:
         fresh = {
             name: text
             for name, text in picture.fragments.items()

@@ -16,7 +16,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.http.access import PAGE, SIGNED_IN
-from coordinator.http.dashboard.standing import Standing, compared_with, standing
+from coordinator.http.dashboard.standing import NameStanding, compared_with, standing
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.parameters import parameters_of
 from schemas.errors import GlassfleetError, UsageError
@@ -204,7 +204,7 @@ def _page(
     )
 
 
-def _consequences(what: str, version: int, stands: Standing) -> list[str]:
+def _consequences(what: str, version: int, stands: NameStanding) -> list[str]:
     """Say what will happen, before it does."""
     live, texts = stands.live, []
     if what in ("promote", "rollback"):

@@ -18,8 +18,8 @@ from coordinator.http.access import PAGE, PAGE_OF_A_MODEL, READER_AT_ONCE
 from coordinator.http.dashboard import comparison, scores, show, tables
 from coordinator.http.dashboard.explain_api import goal_of
 from coordinator.http.dashboard.library import LoadedModel
-from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
-from coordinator.http.dashboard.standing import Standing, standing
+from coordinator.http.dashboard.live import RUN_PERIOD, PageState, Same
+from coordinator.http.dashboard.standing import NameStanding, standing
 from coordinator.journal.port import StoredModel
 from coordinator.models.registry import moved_since
 from glassfleet.data.domain import Domain, Variable
@@ -57,7 +57,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models", dependencies=[PAGE], include_in_schema=False)
     def _models(request: Request, q: str = "", sort: str = "model", page: int = 1) -> Response:
         lines = tables.models(coordinator, dashboard.library)
-        models = show.Page.of(tables.chosen(lines, text=q[:200], sort=sort), page)
+        models = show.ListPage.of(tables.chosen(lines, text=q[:200], sort=sort), page)
         standings = {each.name: standing(coordinator, each.name) for each in models.items}
         return dashboard.page(
             request, "models.html", models=models, standings=standings, total=len(lines), q=q[:200], sort=sort[:20]
@@ -99,12 +99,12 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             not_in=show.not_in(coordinator, loaded.record),
             stands=stands,
             standing=dashboard.standing(request, stands, loaded.version, loaded.nature),
-            rules=show.Page.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
+            rules=show.ListPage.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
             scores=known,
             **_better(dashboard, loaded, known, stands, versions),
             s=s,
-            scored=(scored := show.Page.of(known.lines, s, SCORED_PER_PAGE)),
+            scored=(scored := show.ListPage.of(known.lines, s, SCORED_PER_PAGE)),
             scored_rows=[
                 # Where it is the same by promise, a mark of its own would only hide the other.
                 (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
@@ -128,7 +128,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     def _compare(request: Request, name: str, version: int, other: int, s: int = 1) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
         compared = comparison.versions(coordinator, before, after)
-        lines = show.Page.of(compared.lines if compared else [], s, SCORED_PER_PAGE)
+        lines = show.ListPage.of(compared.lines if compared else [], s, SCORED_PER_PAGE)
         change = difference((before.record, before.model), (after.record, after.model))
         return dashboard.page(
             request,
@@ -170,7 +170,11 @@ def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float, fl
 
 
 def _better(
-    dashboard: Dashboard, loaded: LoadedModel, known: scores.Scores, stands: Standing, versions: list[StoredModel]
+    dashboard: Dashboard,
+    loaded: LoadedModel,
+    known: scores.FleetScores,
+    stands: NameStanding,
+    versions: list[StoredModel],
 ) -> dict[str, Any]:
     """Return what says whether a version is better: than another one, than each alone, and over the versions."""
     coordinator = dashboard.coordinator
@@ -216,9 +220,9 @@ def _look(coordinator: Coordinator, name: str) -> Hashable:
     return Same(coordinator.rollouts.live(name)), *(each and each.sequence for each in pointers)
 
 
-def _paint(coordinator: Coordinator, name: str) -> Picture:
+def _paint(coordinator: Coordinator, name: str) -> PageState:
     stands = standing(coordinator, name)
-    return Picture({"standing": None}, stands.announcement, is_last=stands.live is None)
+    return PageState({"standing": None}, stands.announcement, is_last=stands.live is None)
 
 
 def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None:
@@ -236,7 +240,7 @@ def _population(loaded: LoadedModel, key: str | None, address: str, page: int, w
     if drawn is not None and drawn.root.children:
         tree = StructureTree(_trail(drawn.root, key), f"{address}?structure={drawn.number}&page={page}")
     return {
-        "structures": show.Page.of(structures, page, RULES_PER_PAGE),
+        "structures": show.ListPage.of(structures, page, RULES_PER_PAGE),
         "drawn": drawn,
         "structure_tree": tree,
         "uses": uses(structures, loaded.model.domain),

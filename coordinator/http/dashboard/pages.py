@@ -18,9 +18,9 @@ from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
 from coordinator.http.dashboard.library import Library
-from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
+from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, PageState, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
-from coordinator.http.dashboard.standing import Standing, with_candidate
+from coordinator.http.dashboard.standing import NameStanding, with_candidate
 from coordinator.http.dashboard.vehicles import chosen, counts, parts, scored
 from coordinator.http.dashboard.week import week
 from coordinator.http.guard import PROGRAMS
@@ -131,13 +131,13 @@ class Dashboard:
         """Return a part of a page: the template ``_{name}.html``."""
         return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
 
-    def standing(self, request: Request, stands: Standing, version: int, nature: Nature = "rules") -> str:
+    def standing(self, request: Request, stands: NameStanding, version: int, nature: Nature = "rules") -> str:
         """Return the part of a model's page that says what its name stands for, with what may be done about it."""
         is_signed_in = self.sessions.of(request) is not None
         return self.fragment("standing", stands=stands, version=version, nature=nature, signed_in=is_signed_in)
 
     async def live(
-        self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], Picture], period: float
+        self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], PageState], period: float
     ) -> Response:
         """Return a stream of a page's fragments, or 503 when all places are taken."""
         last = request.headers.get("last-event-id") or request.query_params.get("after", "")
@@ -154,7 +154,7 @@ class Dashboard:
         @app.get("/", dependencies=[PAGE], include_in_schema=False)
         def _fleet(request: Request, q: str = "", status: str = "", sort: str = "needs", page: int = 1) -> Response:
             fleet = look(self.coordinator, self.recent)
-            agents = show.Page.of(chosen(fleet, text=q[:200], status=status, sort=sort), page)
+            agents = show.ListPage.of(chosen(fleet, text=q[:200], status=status, sort=sort), page)
             return self.page(
                 request,
                 "fleet.html",
@@ -192,7 +192,7 @@ class Dashboard:
         @app.get("/events/fleet", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request) -> Response:
             return await self.live(
-                request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), FLEET_PERIOD
+                request, "fleet", self._look_at_fleet, lambda: PageState({"fleet": None}), FLEET_PERIOD
             )
 
     def _look_at_fleet(self) -> Hashable:
@@ -263,17 +263,17 @@ class Dashboard:
         runs, outages = self.coordinator.runs, self.coordinator.outages
         return Same(runs.live.get(run)), outages.since  # as the reason of a run that waits has it
 
-    def _paint_run(self, run: str) -> Picture:
+    def _paint_run(self, run: str) -> PageState:
         document = self._document(run)
         has_ended = document["state"] == "ended"
-        return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
+        return PageState(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
 
     def _document(self, run: str) -> dict[str, Any]:
         return with_scores(self.coordinator.runs.document(run), self.coordinator.fleet)
 
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
-        rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
+        rounds = show.ListPage.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         model = document["model"]
         rollout = model and self.coordinator.rollouts.document(model["name"], model["version"])
         clock = self._clock(document)

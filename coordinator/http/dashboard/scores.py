@@ -29,7 +29,7 @@ OTHER = "another label"
 Source = Literal["equality", "reference", "itself", ""]
 
 
-class Line(NamedTuple):
+class VehicleScores(NamedTuple):
     """One vehicle: its scores, how much worse together is than alone, relative to it, and its test rows.
 
     `central` is None where it is unknown. `only` is the class of all of its test rows, whose F1 then means little;
@@ -86,7 +86,7 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class Scores:
+class FleetScores:
     """What vehicles measured with a model version on rows of their own.
 
     Attributes
@@ -111,7 +111,7 @@ class Scores:
     """
 
     metric: str
-    lines: list[Line]
+    lines: list[VehicleScores]
     beside_alone: Comparison | None = None
     central: float | None = None
     source: Source = ""
@@ -125,19 +125,19 @@ class Scores:
         return sum(line.central is not None for line in self.lines)
 
 
-def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
+def scores(coordinator: Coordinator, loaded: LoadedModel) -> FleetScores:
     """Return the scores of a model version, of that very document."""
     record = loaded.record
     if record.is_private:
         about = f"{figures(record.parameters.get('scores', {}))}. {WHY_NO_VEHICLES.capitalize()}."
         summed = record.parameters.get("scores", {}).get("confusion")
         confused = None if summed is None else Confusion.of(loaded.model.domain.classes, summed)
-        return Scores("", [], alone(record), about=about, confusion=confused)
+        return FleetScores("", [], alone(record), about=about, confusion=confused)
     own = coordinator.fleet.evaluations(record.name, record.version, record.digest)
     central, source, about = known_centrally(coordinator, loaded, own)
     metric, own = in_one_metric(own)
     if not metric:
-        return Scores("", [], source=source, about=about)
+        return FleetScores("", [], source=source, about=about)
     compared = Comparison.of(metric, ((agent, each["local"], each["federated"]) for agent, each in own.items()))
     pairs = [] if compared is None else compared.lines
     classes = loaded.model.domain.classes
@@ -145,13 +145,13 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     tables = {agent: each.get("confusion") for agent, each in own.items()}
     counts = {agent: each for agent, each in tables.items() if each and len(each) == len(classes) + 1}
     lines = [
-        Line(*pair, central.get(pair.agent), rows, _only(classes, counts.get(pair.agent), rows))
+        VehicleScores(*pair, central.get(pair.agent), rows, _only(classes, counts.get(pair.agent), rows))
         for pair in pairs
         for rows in [int(own[pair.agent]["rows"])]
     ]
     summed = [[sum(cells) for cells in zip(*each, strict=True)] for each in zip(*counts.values(), strict=True)]
     known = [line.central for line in lines if line.central is not None]
-    return Scores(
+    return FleetScores(
         metric,
         lines,
         compared,
@@ -277,7 +277,7 @@ def known_centrally(
     Returns
     -------
     tuple of (dict of str to float, str, str)
-        By agent, of those in `own`; `Scores.source`; `Scores.about`.
+        By agent, of those in `own`; `FleetScores.source`; `FleetScores.about`.
     """
     same = {agent: float(each["federated"]) for agent, each in own.items()}
     if loaded.record.is_reference:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from coordinator.core import Coordinator
 from coordinator.runs.attendance import reason_words
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Change, RowExplanation
+from glassfleet.explain import InputChange, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.model.protocol import OWN_TREE
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question, runs_left
@@ -29,7 +29,7 @@ NAMED = 8
 
 
 @dataclass(frozen=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A part of a list.
 
     Attributes
@@ -46,7 +46,7 @@ class Page(Generic[T]):
     total: int
 
     @classmethod
-    def of(cls, items: Sequence[T], number: int, per_page: int = PER_PAGE) -> Page[T]:
+    def of(cls, items: Sequence[T], number: int, per_page: int = PER_PAGE) -> ListPage[T]:
         """Cut a list; a number that is too high means the last page."""
         last = max(1, -(-len(items) // per_page))
         number = min(max(number, 1), last)
@@ -214,7 +214,7 @@ def own_tree() -> str:
     return f"{OWN_TREE[0].upper()}{OWN_TREE[1:]}"
 
 
-def before(change: Change) -> str:
+def before(change: InputChange) -> str:
     """Return what an input is before a change, in as many digits as elsewhere where they tell the two apart.
 
     A category stays as it is, and a number that its text writes without an exponent does not get one.

@@ -33,7 +33,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class NameStanding:
     """What a name stands for now.
 
     Attributes
@@ -101,7 +101,7 @@ class Standing:
         return f"Version {rollout['version']} is tried, {stands}."
 
 
-def standing(coordinator: Coordinator, name: str) -> Standing:
+def standing(coordinator: Coordinator, name: str) -> NameStanding:
     """Return what a name stands for; raises NotFoundError when there is no such model."""
     registry, aliases = coordinator.registry, coordinator.aliases
     compared = compared_with(registry, name)
@@ -111,7 +111,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
     live = next((each for each in documents if each["ended"] is None), None)
     lines = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _lines(each)]
     since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
-    return Standing(
+    return NameStanding(
         name=name,
         reference_to=compared,
         current=0 if current is None else current.version,

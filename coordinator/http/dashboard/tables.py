@@ -14,7 +14,7 @@ from coordinator.core import Coordinator
 from coordinator.fleet.differences import in_one_metric
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.library import Library
-from coordinator.http.dashboard.show import Page
+from coordinator.http.dashboard.show import ListPage
 from coordinator.journal.port import StoredModel, overview
 from glassfleet.contract import catalogue
 from glassfleet.evaluation.paired import relative
@@ -42,7 +42,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
+class RunLine:
     """A run with the version that it made, or a version with its run.
 
     Attributes
@@ -86,18 +86,18 @@ Scores = Mapping[tuple[str, int, str], Score]
 """By name, version and digest."""
 
 
-def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
+def runs(coordinator: Coordinator, number: int, **asked: str) -> ListPage[RunLine]:
     """Return a page of the runs that are asked for, see `chosen`; of the newest first no others are looked at."""
     scores = means(coordinator)
     if {**asked, "sort": asked.get("sort", "started")} == {"text": "", "state": "", "sort": "started"}:
-        page = Page.of(coordinator.runs.newest(), number)
+        page = ListPage.of(coordinator.runs.newest(), number)
         lines = [_line(run, scores) for run in coordinator.runs.overviews(page.items)]
-        return Page(lines, page.number, page.last, page.total)
+        return ListPage(lines, page.number, page.last, page.total)
     lines = [_line(run, scores) for run in reversed(coordinator.runs.overviews())]
-    return Page.of(chosen(lines, **asked), number)
+    return ListPage.of(chosen(lines, **asked), number)
 
 
-def models(coordinator: Coordinator, library: Library) -> list[Line]:
+def models(coordinator: Coordinator, library: Library) -> list[RunLine]:
     """Return a line for each name of a model: of the version that is in use, else of the newest."""
     runs = {each["run"]: each for each in coordinator.runs.overviews()}
     scores, current = means(coordinator), coordinator.aliases.current
@@ -110,14 +110,14 @@ def models(coordinator: Coordinator, library: Library) -> list[Line]:
     return lines
 
 
-def _line(run: Mapping[str, Any], scores: Scores) -> Line:
+def _line(run: Mapping[str, Any], scores: Scores) -> RunLine:
     model, size, summed = run["model"] or {}, run["size"] or {}, run["scores"] or {}
     score = scores.get((model["name"], model["version"], model["digest"])) if model else None
     if "candidate" in summed:  # of a private run: nobody tells its own
         score = Score(summed["metric"], summed["candidate"], summed.get("local"))
     started, ended = (run[what] and datetime.fromisoformat(run[what]) for what in ("started", "ended"))
     marks = ["private"] if run["private"] else []
-    return Line(
+    return RunLine(
         run=run["run"],
         name=model.get("name") or run["name"] or "",
         version=model.get("version", 0),
@@ -136,9 +136,9 @@ def _line(run: Mapping[str, Any], scores: Scores) -> Line:
     )
 
 
-def _loaded(head: StoredModel, scores: Scores, library: Library) -> Line:
+def _loaded(head: StoredModel, scores: Scores, library: Library) -> RunLine:
     """Return what a record says of itself: its run is forgotten, or there was none."""
-    line = Line(run="", name=head.name, score=scores.get((head.name, head.version, head.digest)))
+    line = RunLine(run="", name=head.name, score=scores.get((head.name, head.version, head.digest)))
     with suppress(GlassfleetError):  # a damaged one, or of a scheme that is not installed
         loaded = library.get(head.name, head.version)
         return replace(
@@ -191,7 +191,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-SORTS: Final[Mapping[str, tuple[Callable[[Line], Any], bool]]] = {
+SORTS: Final[Mapping[str, tuple[Callable[[RunLine], Any], bool]]] = {
     "started": (lambda line: line.started, True),
     "run": (lambda line: line.run, False),
     "state": (lambda line: line.state, False),
@@ -210,7 +210,7 @@ SORTS: Final[Mapping[str, tuple[Callable[[Line], Any], bool]]] = {
 STATES = ("running", "finished", "failed", "cancelled", "suspended", "damaged")
 
 
-def chosen(lines: Iterable[Line], *, text: str = "", state: str = "", sort: str = "started") -> list[Line]:
+def chosen(lines: Iterable[RunLine], *, text: str = "", state: str = "", sort: str = "started") -> list[RunLine]:
     """Return the lines that have every word of `text`, sorted; what a line does not have stands last.
 
     Parameters
@@ -233,7 +233,7 @@ def chosen(lines: Iterable[Line], *, text: str = "", state: str = "", sort: str 
     return [*known, *(line for line in fitting if key(line) in (None, ""))]
 
 
-def _has(line: Line, words: Sequence[str]) -> bool:
+def _has(line: RunLine, words: Sequence[str]) -> bool:
     if not words:
         return True
     parts = (line.run, line.name, line.target, line.scheme, line.participation, line.parameters, line.reason)
@@ -241,7 +241,7 @@ def _has(line: Line, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-class Difference(NamedTuple):
+class SettingDifference(NamedTuple):
     """What is told of two runs: what, both as texts, and whether they differ."""
 
     what: str
@@ -255,16 +255,16 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pair:
+class RunPair:
     """Two runs side by side: their lines, what came of them, and the settings that differ."""
 
-    one: Line
-    other: Line
-    facts: list[Difference]
-    settings: list[Difference]
+    one: RunLine
+    other: RunLine
+    facts: list[SettingDifference]
+    settings: list[SettingDifference]
 
 
-def pair(coordinator: Coordinator, one: str, other: str) -> Pair:
+def pair(coordinator: Coordinator, one: str, other: str) -> RunPair:
     """Compare two runs; raises NotFoundError when there is no such run."""
     scores = means(coordinator)
     documents = [coordinator.runs.document(run) for run in (one, other)]
@@ -272,14 +272,15 @@ def pair(coordinator: Coordinator, one: str, other: str) -> Pair:
     facts = [dict(_facts(*each)) for each in zip(documents, lines, strict=True)]
     settings = [dict(_settings(document["spec"])) for document in documents]
     names = dict.fromkeys((*settings[0], *settings[1]))
-    differences = [Difference(name, *(each.get(name, "–") for each in settings)) for name in names]
+    differences = [SettingDifference(name, *(each.get(name, "–") for each in settings)) for name in names]
     shown = [
-        Difference(name, *(each.get(name, "–") for each in facts)) for name in dict.fromkeys((*facts[0], *facts[1]))
+        SettingDifference(name, *(each.get(name, "–") for each in facts))
+        for name in dict.fromkeys((*facts[0], *facts[1]))
     ]
-    return Pair(lines[0], lines[1], shown, [each for each in differences if each.differs])
+    return RunPair(lines[0], lines[1], shown, [each for each in differences if each.differs])
 
 
-def _facts(document: Mapping[str, Any], line: Line) -> Iterator[tuple[str, str]]:
+def _facts(document: Mapping[str, Any], line: RunLine) -> Iterator[tuple[str, str]]:
     yield "Ended as", f"{line.state}{f': {cut(line.reason, 200)}' if line.reason else ''}"
     yield "Scheme", f"{line.scheme}, {line.participation}"
     yield "Target", line.target or "–"

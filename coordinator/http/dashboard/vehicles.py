@@ -10,7 +10,7 @@ from coordinator.core import Coordinator
 from coordinator.duty.causes import Look
 from coordinator.fleet.directory import KnownAgent
 from coordinator.http.dashboard.comparison import VERSIONS
-from coordinator.http.dashboard.show import Page, named
+from coordinator.http.dashboard.show import ListPage, named
 from coordinator.runs.attendance import reason_words
 from glassfleet.evaluation.paired import relative
 from schemas.rounds import missed
@@ -103,7 +103,7 @@ def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
     return {model: lines[-VERSIONS:] for model, lines in by_model.items()}
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """A vehicle's part in a run: its status there (empty: none), why, which rounds it missed, its rows.
 
     `is_known`: the run names it; `run` holds what is told of the run itself.
@@ -117,14 +117,14 @@ class Part(NamedTuple):
     run: Mapping[str, Any]
 
 
-def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
+def parts(coordinator: Coordinator, agent: str, number: int) -> ListPage[RunPart]:
     """Return a page of runs, the newest first, with a vehicle's part in each."""
-    page = Page.of(coordinator.runs.newest(), number, RUNS_PER_PAGE)
+    page = ListPage.of(coordinator.runs.newest(), number, RUNS_PER_PAGE)
     shown = [_part(document, agent) for document in coordinator.runs.documents(page.items)]
-    return Page(shown, page.number, page.last, page.total)
+    return ListPage(shown, page.number, page.last, page.total)
 
 
-def _part(document: Mapping[str, Any], agent: str) -> Part:
+def _part(document: Mapping[str, Any], agent: str) -> RunPart:
     part = document["agents"].get(agent, {"status": "", "reason": ""})
     status, reason = part["status"], reason_words(part["reason"])
     if agent in document["spec"].get("without", ()):
@@ -138,4 +138,4 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
     # Not the document: those of a large fleet are not all kept until the page is drawn.
     run = {name: document[name] for name in ("run", "state", "outcome", "model", "started")}
     status = "" if status == "idle" else status
-    return Part(status, reason, named([*dict.fromkeys(rounds)]), rows, agent in document["agents"], run)
+    return RunPart(status, reason, named([*dict.fromkeys(rounds)]), rows, agent in document["agents"], run)

@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.core import Coordinator
 from coordinator.duty.causes import look
-from coordinator.duty.week import WEEK, Change, Week
+from coordinator.duty.week import WEEK, VersionChange, Week
 from coordinator.duty.week import week as week_of
 from coordinator.http.dashboard import comparison
 from coordinator.http.dashboard.library import Library
@@ -33,7 +33,7 @@ RULES = 4
 def week(coordinator: Coordinator, library: Library, recent: Recent, end: float) -> Week:
     """Return the week before `end`, seconds since the epoch; from any thread."""
 
-    def compared(name: str, before: int, after: int) -> Change | None:
+    def compared(name: str, before: int, after: int) -> VersionChange | None:
         with suppress(GlassfleetError):  # there is none any more, or this software cannot read it
             return _change(coordinator, library, name, before, after)
         return None
@@ -62,7 +62,7 @@ def _ended(overview: dict[str, Any]) -> float:
     return datetime.fromisoformat(ended).timestamp() if ended else 0.0
 
 
-def _change(coordinator: Coordinator, library: Library, name: str, before: int, after: int) -> Change:
+def _change(coordinator: Coordinator, library: Library, name: str, before: int, after: int) -> VersionChange:
     old, new = library.get(name, before), library.get(name, after)
     result = comparison.versions(coordinator, old, new)
     change = difference((old.record, old.model), (new.record, new.model))

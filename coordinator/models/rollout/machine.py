@@ -32,7 +32,6 @@ from coordinator.models.rollout.state import (
     Effect,
     Event,
     Hurry,
-    Opened,
     Pause,
     Promote,
     Reported,
@@ -40,6 +39,7 @@ from coordinator.models.rollout.state import (
     Return,
     Rollout,
     Stage,
+    StageOpened,
     Started,
     Stop,
     Superseded,
@@ -61,7 +61,7 @@ def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Eff
     if state.is_ended:
         return state, ()
     match event:
-        case Opened() if state.phase == "opening" and event.agents:
+        case StageOpened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
                 return _end(state, "nobody-can", event.at, nobody_can(state, event.agents))
             return _announced(_judged(_open(state, event), event.at))
@@ -116,7 +116,7 @@ def _is_asked(state: Rollout, agent: str) -> bool:
     return place(state.start.rollout, agent) < state.stages[-1].below
 
 
-def _open(state: Rollout, event: Opened) -> Rollout:
+def _open(state: Rollout, event: StageOpened) -> Rollout:
     share = state.start.plan.stages[len(state.stages)]
     salt = state.start.rollout
     # A stage never asks fewer than the one before, though the fleet may have shrunk meanwhile.

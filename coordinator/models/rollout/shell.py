@@ -20,13 +20,13 @@ from coordinator.models.rollout.state import (
     Cannot,
     Event,
     Hurry,
-    Opened,
     Pause,
     Promote,
     Reported,
     Resume,
     Return,
     Rollout,
+    StageOpened,
     Started,
     Stop,
     Superseded,
@@ -236,7 +236,7 @@ class Rollouts:
         """Let time pass: open what can be opened, judge what is due."""
         for state in [state for state in self._states.values() if not state.is_ended]:
             if state.phase == "opening" and at >= self._opening_from and (agents := self.agents()):
-                self._apply(state.start.rollout, Opened(at, tuple(sorted(agents))))
+                self._apply(state.start.rollout, StageOpened(at, tuple(sorted(agents))))
             elif (wake := wakes_at(state)) is not None and wake <= at:
                 self._apply(state.start.rollout, Tick(at))
             elif gone := self._gone(state, at):

@@ -34,7 +34,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Opened:
+class StageOpened:
     """These vehicles are up, and can be asked: a stage begins."""
 
     at: float
@@ -113,7 +113,7 @@ class Superseded:
     version: int
 
 
-Event: TypeAlias = Started | Opened | Reported | Cannot | Tick | Hurry | Pause | Resume | Stop | Superseded
+Event: TypeAlias = Started | StageOpened | Reported | Cannot | Tick | Hurry | Pause | Resume | Stop | Superseded
 EVENTS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Event)}
 
 
@@ -165,7 +165,7 @@ def event_of(decision: Decision) -> Event:
     if kind is Started:
         body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
         body["formers"] = tuple((version, digest) for version, digest in body.get("formers", ()))
-    if kind is Opened:
+    if kind is StageOpened:
         body["agents"] = tuple(body["agents"])
     event: Event = kind(at=decision.at, **body)
     return event

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from coordinator.engine.table import Table, Transition
+from coordinator.engine.table import Transition, TransitionTable
 
 Phase = Literal["opening", "trying", "paused", "promoted", "rolled-back", "stopped", "superseded"]
 ENDED: frozenset[str] = frozenset({"promoted", "rolled-back", "stopped", "superseded"})
@@ -15,7 +15,7 @@ def _is_open(state: Any) -> bool:
     return bool(state.is_open)
 
 
-TABLE = Table(
+TABLE = TransitionTable(
     ENDED,
     Transition("", "started", "opening", "an operator or a run starts it", "none"),
     Transition("opening", "opened", "trying", "it is known which vehicles are up: the stage's threshold is set", "Try"),

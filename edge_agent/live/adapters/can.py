@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 
-from edge_agent.live.port import Adapter, Asked, Sample, log
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest, log
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _AT_ONCE = 500
 _EXAMPLE = "can:can0?database=car.dbc (a .dbc, .arxml, .kcd or .sym; &interface=..., if it is not socketcan)"
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Open a channel, and the databases of its frames."""
     from edge_agent.recordings.databases import Databases  # noqa: PLC0415 - the extra `can`
 
@@ -42,7 +42,7 @@ def read(asked: Asked) -> Iterator[Sample | str]:
     return _samples(asked, channel, interface, databases, _opened(asked, channel, interface))
 
 
-def _opened(asked: Asked, channel: str, interface: str) -> can.BusABC:
+def _opened(asked: SampleRequest, channel: str, interface: str) -> can.BusABC:
     import can  # noqa: PLC0415 - the extra `can`
 
     more: dict[str, Any] = {"fd": True} if interface == "socketcan" else {}  # which takes the other frames, too
@@ -54,8 +54,8 @@ def _opened(asked: Asked, channel: str, interface: str) -> can.BusABC:
 
 
 def _samples(
-    asked: Asked, channel: str, interface: str, databases: Databases, bus: can.BusABC
-) -> Iterator[Sample | str]:
+    asked: SampleRequest, channel: str, interface: str, databases: Databases, bus: can.BusABC
+) -> Iterator[LiveSample | str]:
     import can  # noqa: PLC0415 - the extra `can`
 
     log.info("source-connected", source=asked.source)
@@ -74,7 +74,7 @@ def _samples(
         bus.shutdown()
 
 
-def _again(asked: Asked, channel: str, interface: str) -> can.BusABC | None:
+def _again(asked: SampleRequest, channel: str, interface: str) -> can.BusABC | None:
     while not asked.stopping.wait(AGAIN):
         try:
             return _opened(asked, channel, interface)
@@ -93,7 +93,7 @@ def _received(bus: can.BusABC) -> list[can.Message]:
     return found
 
 
-def _decoded(asked: Asked, databases: Databases, found: list[can.Message]) -> Iterator[Sample | str]:
+def _decoded(asked: SampleRequest, databases: Databases, found: list[can.Message]) -> Iterator[LiveSample | str]:
     from edge_agent.recordings.bus import decode  # noqa: PLC0415 - the extra `can`
 
     values: dict[float, dict[str, Any]] = defaultdict(dict)
@@ -110,7 +110,7 @@ def _decoded(asked: Asked, databases: Databases, found: list[can.Message]) -> It
         except DataError as fault:
             yield str(fault)
     for at in sorted(values):
-        yield Sample(values[at], at, is_whole=False)
+        yield LiveSample(values[at], at, is_whole=False)
 
 
 def _by_id(found: list[can.Message]) -> list[Frames]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from edge_agent.live.databroker import FINAL, SCHEMES, cell_of, client_of, code_of, refused, words
-from edge_agent.live.port import Adapter, Asked, Sample, Seen, log
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest, SeenValues, log
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ AGAIN = 2.0
 """Seconds until a databroker that went away is tried again."""
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Subscribe to the plan's signals, anew whenever the databroker went away."""
     if not asked.signals:
         raise UsageError("a databroker is asked for each signal: give --plan with a table [time] that names them")
@@ -25,10 +25,10 @@ def read(asked: Asked) -> Iterator[Sample | str]:
     return _samples(asked)
 
 
-def _samples(asked: Asked) -> Iterator[Sample | str]:
+def _samples(asked: SampleRequest) -> Iterator[LiveSample | str]:
     from kuksa_client.grpc import VSSClientError  # noqa: PLC0415 - the extra `kuksa`
 
-    seen = Seen()
+    seen = SeenValues()
     is_known = False
     current: list[VSSClient] = []
     threading.Thread(target=_leave, args=(asked, current), daemon=True).start()
@@ -52,14 +52,14 @@ def _samples(asked: Asked) -> Iterator[Sample | str]:
         asked.stopping.wait(AGAIN)
 
 
-def _leave(asked: Asked, current: list[VSSClient]) -> None:
+def _leave(asked: SampleRequest, current: list[VSSClient]) -> None:
     """End the wait for the next value when no more is wanted."""
     asked.stopping.wait()
     for client in current:
         client.disconnect()
 
 
-def _new(updates: list[EntryUpdate], seen: Seen, *, is_stored: bool) -> Iterator[Sample | str]:
+def _new(updates: list[EntryUpdate], seen: SeenValues, *, is_stored: bool) -> Iterator[LiveSample | str]:
     """Yield what was not given before, oldest first: a new connection begins with the values that were there."""
     found = []
     for update in updates:
@@ -72,7 +72,7 @@ def _new(updates: list[EntryUpdate], seen: Seen, *, is_stored: bool) -> Iterator
         except TypeError as fault:
             yield f"{path}: {fault}"
     for at, path, value in sorted(found, key=lambda each: (each[0] is not None, each[0] or 0.0, each[1])):
-        yield Sample({path: value}, at, is_whole=False, is_stored=is_stored)
+        yield LiveSample({path: value}, at, is_whole=False, is_stored=is_stored)
 
 
 ADAPTER = Adapter("signals of a databroker (kuksa.val.v2): kuksa[s]://HOST[:PORT]", read, schemes=SCHEMES)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from edge_agent.live.objects import TOO_LONG, parse
-from edge_agent.live.port import MAX_BYTES, Adapter, Asked, Sample
+from edge_agent.live.port import MAX_BYTES, Adapter, LiveSample, SampleRequest
 from edge_agent.live.stream import Lines
 from schemas.errors import DataError
 
@@ -15,18 +15,18 @@ _ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
 """How a JSON array of objects begins, whose lines are no samples."""
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Open a file or pipe, or take standard input."""
     return _samples(asked, Lines(asked.source, MAX_BYTES, asked.stopping, follow=asked.follow, behind=asked.behind))
 
 
-def _samples(asked: Asked, lines: Lines) -> Iterator[Sample | str]:
+def _samples(asked: SampleRequest, lines: Lines) -> Iterator[LiveSample | str]:
     for number, (line, place) in enumerate(lines):
         if number == 0 and line is not None and _ARRAY.match(line):
             mend = "Write each of its objects on a line of its own, for example with: jq -c '.[]'"
             raise DataError("it is a JSON array", mend, f"--source {asked.source}")
         sample = TOO_LONG if line is None else parse(line)
-        yield replace(sample, place=place) if isinstance(sample, Sample) else sample
+        yield replace(sample, place=place) if isinstance(sample, LiveSample) else sample
 
 
 ADAPTER = Adapter("a file or pipe with a JSON object on each line, or - for standard input", read, files="lines")

@@ -11,7 +11,7 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.tls import tls_of
 from edge_agent.live.objects import parse
-from edge_agent.live.port import Access, Adapter, Asked, Sample, log
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest, ServerAccess, log
 from schemas.errors import UsageError
 
 _WAITING = 1000
@@ -19,7 +19,7 @@ _WAITING = 1000
 
 
 def link_of(
-    source: str, access: Access, example: str = "mqtt://127.0.0.1:1883/vehicle/samples", *, who: str = "samples"
+    source: str, access: ServerAccess, example: str = "mqtt://127.0.0.1:1883/vehicle/samples", *, who: str = "samples"
 ) -> tuple[Link, str]:
     """Return how the broker of a source is reached, by a client of the name `who`, and the topic.
 
@@ -43,13 +43,13 @@ def link_of(
     return link, topic
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Listen to a topic."""
     link, topic = link_of(asked.source, asked.access)
     return listen(asked, link, topic, lambda _transport: None, _samples_of)
 
 
-def _samples_of(message: Message) -> list[Sample | str]:
+def _samples_of(message: Message) -> list[LiveSample | str]:
     sample = parse(message.payload)
     if isinstance(sample, str):
         return [sample]
@@ -57,12 +57,12 @@ def _samples_of(message: Message) -> list[Sample | str]:
 
 
 def listen(
-    asked: Asked,
+    asked: SampleRequest,
     link: Link,
     topic: str,
     ask: Callable[[PahoTransport], None],
-    samples_of: Callable[[Message], list[Sample | str]],
-) -> Iterator[Sample | str]:
+    samples_of: Callable[[Message], list[LiveSample | str]],
+) -> Iterator[LiveSample | str]:
     """Yield what the messages on a topic hold; `ask` is called at each connection."""
     if asked.is_urgent:
         connect_once(link)
@@ -89,11 +89,11 @@ def listen(
 
 
 def _samples(
-    asked: Asked,
+    asked: SampleRequest,
     transport: PahoTransport,
     arrived: queue.Queue[Message],
-    samples_of: Callable[[Message], list[Sample | str]],
-) -> Iterator[Sample | str]:
+    samples_of: Callable[[Message], list[LiveSample | str]],
+) -> Iterator[LiveSample | str]:
     try:
         while not asked.stopping.is_set():
             try:

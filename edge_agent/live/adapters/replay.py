@@ -18,7 +18,7 @@ from edge_agent.imports import judge
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.plan import Plan
 from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import Adapter, Asked, Sample
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest
 from edge_agent.recordings import RECORDINGS, Recording
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.readers import kind_of
@@ -32,7 +32,7 @@ LONGEST = 60.0
 """Seconds; a longer step of time, or one back, is waited for a second."""
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Read a table, whose rows follow each other as its time says, or a second apart; or a recording's signals.
 
     With a plan, a text is read as it says, and no other judgement asked for.
@@ -49,10 +49,10 @@ def read(asked: Asked) -> Iterator[Sample | str]:
     names = [name for name in table.names if name != SPLIT]
     columns = [table.column(name).tolist() for name in names]
     rows = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
-    return _paced(asked, (Sample(row, _time(row, number, asked.time)) for number, row in enumerate(rows)))
+    return _paced(asked, (LiveSample(row, _time(row, number, asked.time)) for number, row in enumerate(rows)))
 
 
-def _planned(asked: Asked, plan: Plan) -> Iterator[Sample]:
+def _planned(asked: SampleRequest, plan: Plan) -> Iterator[LiveSample]:
     """Yield a text's rows with the cells as they stand in it."""
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
         text = as_text(Path(asked.source), Path(folder), plan)
@@ -64,7 +64,7 @@ def _planned(asked: Asked, plan: Plan) -> Iterator[Sample]:
             for number, cells in enumerate(_whole(rows, asked.source)):
                 row = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
                 if any(row.values()) and tuple(row.values()) != dialect.names:
-                    yield Sample(row, _planned_time(asked, row, number))
+                    yield LiveSample(row, _planned_time(asked, row, number))
 
 
 def _whole(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
@@ -74,7 +74,7 @@ def _whole(rows: Iterator[list[str]], where: str) -> Iterator[list[str]]:
         raise DataError(f"it cannot be read ({fault})", "Look for a quote that is not closed", where) from fault
 
 
-def _planned_time(asked: Asked, row: dict[str, Any], number: int) -> float | None:
+def _planned_time(asked: SampleRequest, row: dict[str, Any], number: int) -> float | None:
     if not asked.time or asked.seconds is None:
         return float(number)
     try:
@@ -83,7 +83,7 @@ def _planned_time(asked: Asked, row: dict[str, Any], number: int) -> float | Non
         return None  # which is told of the row where it is taken
 
 
-def _recorded(reader: Recording, path: Path, query: str, asked: Asked) -> Iterator[Sample]:
+def _recorded(reader: Recording, path: Path, query: str, asked: SampleRequest) -> Iterator[LiveSample]:
     """Yield a recording's samples in the order of its drives and times."""
     options = parse_qs(query)
     databases = [Path(file) for file in options.pop("database", [])]
@@ -100,7 +100,7 @@ def _recorded(reader: Recording, path: Path, query: str, asked: Asked) -> Iterat
     for index in np.lexsort((time, drive)).tolist():
         signal = signals[int(whose[index])]
         value = signal.value[int(places[index])]
-        yield Sample(
+        yield LiveSample(
             {signal.name: value if isinstance(value, str | None) else float(value)}, float(time[index]), is_whole=False
         )
 
@@ -114,7 +114,7 @@ def _time(row: dict[str, Any], number: int, column: str) -> float | None:
         return None  # which is told of the row where it is taken
 
 
-def _paced(asked: Asked, samples: Iterator[Sample]) -> Iterator[Sample]:
+def _paced(asked: SampleRequest, samples: Iterator[LiveSample]) -> Iterator[LiveSample]:
     begun, passed, before = time.monotonic(), 0.0, None
     for sample in samples:
         step = 0.0 if before is None or sample.time is None else sample.time - before

@@ -10,13 +10,13 @@ from typing import Any
 from broker.paho_transport import PahoTransport
 from edge_agent.live.adapters.mqtt import link_of, listen
 from edge_agent.live.objects import TOO_LONG, seconds_of
-from edge_agent.live.port import MAX_BYTES, Adapter, Asked, Sample, Seen
+from edge_agent.live.port import MAX_BYTES, Adapter, LiveSample, SampleRequest, SeenValues
 from schemas.errors import UsageError
 
 _CHANGE = {"type": "change", "parameter": {"logic-op": "ne", "diff": "0"}}
 
 
-def read(asked: Asked) -> Iterator[Sample | str]:
+def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     """Ask a VISS v2 server for the plan's signals, anew at each connection."""
     if not asked.signals:
         raise UsageError("a VISS server is asked for each signal: give --plan with a table [time] that names them")
@@ -31,11 +31,11 @@ def read(asked: Asked) -> Iterator[Sample | str]:
                 message = {"topic": answers, "request": request}
                 transport.publish(f"{vehicle}/Vehicle", json.dumps(message).encode())
 
-    seen = Seen()
+    seen = SeenValues()
     return listen(asked, link, answers, ask, lambda message: samples_of(message.payload, seen))
 
 
-def samples_of(payload: bytes, seen: Seen) -> list[Sample | str]:
+def samples_of(payload: bytes, seen: SeenValues) -> list[LiveSample | str]:
     """Return the new values in a message of a VISS server, oldest first; a text for a fault that it tells."""
     if len(payload) > MAX_BYTES:
         return [TOO_LONG]
@@ -52,7 +52,7 @@ def samples_of(payload: bytes, seen: Seen) -> list[Sample | str]:
         return [f"no message of VISS v2: {type(fault).__name__} {fault}"[:200]]
     is_stored = message.get("action") == "get"
     return [
-        Sample({path: value}, at, is_whole=False, is_stored=is_stored)
+        LiveSample({path: value}, at, is_whole=False, is_stored=is_stored)
         for at, path, value in sorted(found, key=lambda each: each[0])
         if seen.is_new(path, at)
     ]

@@ -104,7 +104,7 @@ def structures(model: Model) -> tuple[Structure, ...]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class InputUse:
     """How a population uses an input.
 
     Attributes
@@ -124,14 +124,14 @@ class Asked:
     splits: int
 
 
-def uses(all_of: Sequence[Structure], domain: Domain) -> list[Asked]:
+def uses(all_of: Sequence[Structure], domain: Domain) -> list[InputUse]:
     """Return how the inputs are used, the most used first."""
     naming, splits = Counter[str](), Counter[str]()
     for each in all_of:
         for name, times in each.asked:
             naming[name] += 1
             splits[name] += times
-    result = [Asked(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
+    result = [InputUse(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
     return sorted(result, key=lambda use: (-use.structures, -use.splits, use.feature))
 
 

@@ -27,7 +27,7 @@ OPEN_LEAVES: Final = 12
 """Leaves of a tree that opens: as many as a person takes in at once."""
 
 
-class Layout(Generic[Node]):
+class TreeLayout(Generic[Node]):
     """Places boxes: children below each other at the right of their parent, the parent at the middle of them.
 
     Parameters
@@ -158,7 +158,7 @@ class RuleTree:
             on = " on" if self._address and child.path in self._open else ""
             return f'class="link{on}" stroke-width="{thick:.1f}"'
 
-        layout = Layout(self._shown, link, self._box, notes=2)
+        layout = TreeLayout(self._shown, link, self._box, notes=2)
         _, height = layout.place(root, 0, 4.0)
         legend, wide = self._legend(height + 4)
         name = f"Tree of {self._counted(root)}"

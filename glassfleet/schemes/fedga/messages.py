@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("depth", "local", "candidates")
 
 @dataclass(frozen=True)
 class FedgaQuestion(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFedgaFedgaQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

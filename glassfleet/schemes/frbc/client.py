@@ -35,7 +35,7 @@ def answer(question: FrbcQuestion, data: Dataset) -> Contribution:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _FrbcRows:
     """The rows whose label is one of the run's classes, for one domain and partition."""
 
     members: Memberships
@@ -48,26 +48,26 @@ class _Rows:
         return len(self.classes) + self.unknown
 
 
-def _prepare(question: FrbcQuestion, data: Dataset) -> _Rows:
+def _prepare(question: FrbcQuestion, data: Dataset) -> _FrbcRows:
     """Condense, scale, fuzzify and number the classes once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
 
 
-def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _FrbcRows:
     known_class_numbers(data, domain)
     own = condensed(select_columns(data, domain), domain, group_rows)
     numbers = class_numbers(own, domain)
     here = numbers >= 0
     members = fuzzify(domain.scale_inputs(own.X[here]), n_sets)
     unknown = int(here.size - np.count_nonzero(here))
-    return _Rows(members, numbers[here].astype(np.intp), unknown)
+    return _FrbcRows(members, numbers[here].astype(np.intp), unknown)
 
 
 # --- the first answer: rules ----------------------------------------------------------------------------------------
 
 
-def _rules(question: FrbcQuestion, rows: _Rows) -> Contribution:
+def _rules(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     """Found one rule per row (Chi), without duplicates; conflicts stay."""
     parameters = question.parameters
     antecedents = strongest_sets(rows.members)
@@ -83,7 +83,7 @@ def _rules(question: FrbcQuestion, rows: _Rows) -> Contribution:
     return Contribution("rules", rows.count, _by_class(question, rows), values)
 
 
-def _union(question: FrbcQuestion, rows: _Rows) -> Contribution:
+def _union(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     """Tell the same rules, and how many rows found each, as a table that adds up over agents."""
     n_sets = question.parameters.n_sets
     words, classes = pack(strongest_sets(rows.members), n_sets), rows.classes.astype(np.int16)
@@ -94,13 +94,13 @@ def _union(question: FrbcQuestion, rows: _Rows) -> Contribution:
     return Contribution("union", rows.count, {**_by_class(question, rows), "table": table})
 
 
-def _prefixes(question: FrbcQuestion, rows: _Rows) -> Contribution:
+def _prefixes(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     """Count the rows that could have found a rule that begins in these ways."""
     count = count_prefixes(question, strongest_sets(rows.members), rows.classes)
     return Contribution("prefixes", rows.count, {**_by_class(question, rows), "rows": count})
 
 
-def _by_class(question: FrbcQuestion, rows: _Rows) -> Sums:
+def _by_class(question: FrbcQuestion, rows: _FrbcRows) -> Sums:
     per_class = np.bincount(rows.classes, minlength=question.n_classes).astype(np.int64)
     return {"class_rows": per_class, "unknown_rows": np.array([rows.unknown], dtype=np.int64)}
 
@@ -108,12 +108,12 @@ def _by_class(question: FrbcQuestion, rows: _Rows) -> Sums:
 # --- the second answer: sums over given rules -----------------------------------------------------------------------
 
 
-def _strengths(question: FrbcQuestion, rows: _Rows) -> Contribution:
+def _strengths(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     assert question.rules is not None
     return Contribution("strengths", rows.count, _weigh(question, question.rules, rows))
 
 
-def _support(question: FrbcQuestion, rows: _Rows) -> Contribution:
+def _support(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     """Count for how many rows given rules fire, with strengths that do not round to 0."""
     rules, c, bits = question.rules, question.n_classes, question.parameters.limb_bits
     assert rules is not None
@@ -126,7 +126,7 @@ def _support(question: FrbcQuestion, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": count_fired(question, fired.reshape(-1, c))})
 
 
-def _weigh(question: FrbcQuestion, rules: Candidates, rows: _Rows) -> Sums:
+def _weigh(question: FrbcQuestion, rules: Candidates, rows: _FrbcRows) -> Sums:
     """Return the sums of RULE_SUMS and ANTECEDENT_SUMS. Cells are (antecedent, class)."""
     c, first = question.n_classes, rules.first
     if first.size * c > MAX_CELLS:
@@ -143,7 +143,7 @@ def _weigh(question: FrbcQuestion, rules: Candidates, rows: _Rows) -> Sums:
 
 
 def _cell_sums(
-    question: FrbcQuestion, rules: Candidates, rows: _Rows
+    question: FrbcQuestion, rules: Candidates, rows: _FrbcRows
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return both limbs of the summed strength, and how many rows found the cell, each of shape (a C,)."""
     bits, c = question.parameters.limb_bits, question.n_classes

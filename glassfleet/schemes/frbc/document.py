@@ -19,15 +19,15 @@ SCHEME = "frbc"
 FORMAT = 1
 
 
-class _Rule(Strict):
+class _FrbcRule(Strict):
     sets: tuple[int, ...]
     class_: int = Field(alias="class", ge=0)
     weight: float = Field(ge=0.0, le=1.0)
     support: float = Field(ge=0.0, le=1.0)
 
 
-class _Body(Strict):
-    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
+class _FrbcBody(Strict):
+    rules: tuple[_FrbcRule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
 def write_document(parameters: FrbcParameters, domain: Domain, base: RuleBase) -> dict[str, Any]:
@@ -50,13 +50,13 @@ def read_document(document: Mapping[str, Any]) -> tuple[FrbcParameters, Domain, 
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, FrbcParameters)
     with document_errors():
-        body = _Body.model_validate(model)
+        body = _FrbcBody.model_validate(model)
         check_classes(domain, SCHEME, MAX_CLASSES)
         base = _read_rules(body, domain, parameters.n_sets)
     return parameters, domain, base
 
 
-def _read_rules(body: _Body, domain: Domain, n_sets: int) -> RuleBase:
+def _read_rules(body: _FrbcBody, domain: Domain, n_sets: int) -> RuleBase:
     """Return the rules; raises ValueError."""
     width = len(domain.features)
     if len(body.rules) == 1 and not body.rules[0].sets:

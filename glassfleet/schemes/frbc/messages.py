@@ -98,7 +98,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class FrbcQuestion(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFrbcFrbcQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

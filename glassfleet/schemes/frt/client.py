@@ -60,7 +60,7 @@ class _Block:
 
 
 @dataclass
-class _Rows:
+class _FrtRows:
     """A vehicle's rows in blocks, for one domain and partition."""
 
     count: int
@@ -74,15 +74,15 @@ class _Rows:
         return [first[start : start + ROW_BLOCK] for start in range(0, self.count, ROW_BLOCK)]
 
 
-def _prepare(question: FrtQuestion, data: Dataset) -> _Rows:
+def _prepare(question: FrtQuestion, data: Dataset) -> _FrtRows:
     """Condense and scale the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
 
 
-def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _FrtRows:
     own = condensed(select_numbers(data, domain), domain, group_rows)
-    rows = _Rows(own.rows)
+    rows = _FrtRows(own.rows)
     for block in blocks(own.rows, ROW_BLOCK):
         scaled = domain.scale_inputs(own.X[block])
         columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
@@ -145,7 +145,7 @@ def _reach_leaves(question: FrtQuestion, block: _Block, budget: int) -> Reached:
 # --- the answers ----------------------------------------------------------------------------------------------
 
 
-def _level(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _level(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
     nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
@@ -165,7 +165,7 @@ def _level(question: FrtQuestion, rows: _Rows) -> Contribution:
     return Contribution("level", rows.count, sums, nullified=nullified)
 
 
-def _support(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _support(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the rows that would be in each cell, equal ones once; what is enough is not told exactly."""
     if question.common is not None:
         return _support_of_leaves(question, rows)
@@ -190,7 +190,7 @@ def _support(question: FrtQuestion, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": enough})
 
 
-def _columns(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _columns(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the values of different rows."""
     counts = np.zeros((question.n_features + 1, CELLS), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
@@ -198,7 +198,7 @@ def _columns(question: FrtQuestion, rows: _Rows) -> Contribution:
     return Contribution(COLUMNS, rows.count, {"rows": counts})
 
 
-def _support_of_leaves(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _support_of_leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the different rows in each leaf, and those of other values: heavy ones, and light ones."""
     assert question.common is not None
     counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
@@ -289,7 +289,7 @@ def _check_and_nullify(question: FrtQuestion, parts: NDArray[np.int64]) -> int:
     return nullified
 
 
-def _leaves(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, k, bits = len(question.nodes), question.gram_columns, question.parameters.gram_bits
     high, low = (np.zeros((m, k, k), dtype=np.int64) for _ in range(2))
     ws = np.zeros(m, dtype=np.int64)
@@ -319,7 +319,7 @@ def _leaves(question: FrtQuestion, rows: _Rows) -> Contribution:
     return Contribution("leaves", rows.count, sums)
 
 
-def _weights(question: FrtQuestion, rows: _Rows) -> Contribution:
+def _weights(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, bits = len(question.nodes), question.parameters.fraction_bits
     assert question.coefficients is not None
     ws, wq = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)

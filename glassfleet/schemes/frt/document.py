@@ -29,15 +29,15 @@ class _Node(Strict):
     rule: int | None = Field(default=None, ge=0)
 
 
-class _Rule(WeighedLine):
+class _FrtRule(WeighedLine):
     coefficients: tuple[float, ...]
     intercept: float
     mean_strength: float = Field(gt=0.0, le=1.0)
 
 
-class _Body(Strict):
+class _FrtBody(Strict):
     nodes: tuple[_Node, ...] = Field(min_length=1, max_length=MAX_NODES)
-    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_NODES)
+    rules: tuple[_FrtRule, ...] = Field(min_length=1, max_length=MAX_NODES)
 
 
 def write_document(parameters: FrtParameters, domain: Domain, tree: FrtTree, rules: Rules) -> dict[str, Any]:
@@ -71,13 +71,13 @@ def read_document(document: Mapping[str, Any]) -> tuple[FrtParameters, Domain, F
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, FrtParameters)
     with document_errors():
-        body = _Body.model_validate(model)
+        body = _FrtBody.model_validate(model)
         check_numeric(domain, SCHEME)
         tree, leaf_of = _read_tree(body, parameters.n_sets, len(domain.features))
     return parameters, domain, tree, _read_rules(body, leaf_of, parameters, len(domain.features))
 
 
-def _read_tree(body: _Body, n_sets: int, n_features: int) -> tuple[FrtTree, NDArray[np.intp]]:
+def _read_tree(body: _FrtBody, n_sets: int, n_features: int) -> tuple[FrtTree, NDArray[np.intp]]:
     """Return the tree and each rule's leaf; raises ValueError."""
     size = len(body.nodes)
     table = np.full((3, size), -1, dtype=np.int32)
@@ -111,7 +111,7 @@ def _add_children(number: int, node: _Node, table: NDArray[np.int32], n_sets: in
         table[:, child] = number, node.feature, fuzzy_set
 
 
-def _read_rules(body: _Body, leaf_of: NDArray[np.intp], parameters: FrtParameters, n_features: int) -> Rules:
+def _read_rules(body: _FrtBody, leaf_of: NDArray[np.intp], parameters: FrtParameters, n_features: int) -> Rules:
     width = n_features if parameters.order else 0
     coefficients = np.zeros((len(body.rules), n_features + 1))
     for line, rule in enumerate(body.rules):

@@ -37,7 +37,7 @@ NODE_SUMS = ("count", "ws", "wls", "wss")
 
 @dataclass(frozen=True)
 class FrtQuestion(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeFrtFrtQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ MAX_COEFFICIENT = 1e6
 
 @dataclass(frozen=True)
 class TreeQuestion(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeTreeTreeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------
@@ -174,7 +174,7 @@ class TreeQuestion(LayeredQuestion, SchemeQuestion):
 
     @property
     def least_of(self) -> NDArray[np.int64]:
-        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredTreeTreeQuestion.least_of`.
+        """What is enough of all rows of a sum, and of the other layers: see :meth:`LayeredQuestion.least_of`.
 
         Of classes each has the layers again, of its rows alone.
         """

@@ -22,7 +22,7 @@ from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.private.draws import draws
-from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
+from glassfleet.schemes.tsk.clusters import ClusterRows, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, POWERS, TskQuestion, powers_of
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import DUST, TskRuleBase, antecedents_of, has_otherwise, outputs, strengths
@@ -54,13 +54,13 @@ def answer(question: TskQuestion, data: Dataset) -> Contribution:
 
 
 @dataclass
-class _Rows:
+class _TskRows:
     """A vehicle's rows, scaled and fuzzified, for one domain and partition; and what is remembered about them."""
 
     members: Memberships
     columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
     centres: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
-    table: Table | None = None
+    table: ClusterRows | None = None
     latest: tuple[bytes, list[Floats]] | None = None  # centres and memberships of the last iteration
 
     @property
@@ -96,22 +96,22 @@ class _Rows:
             yield block, strength
 
 
-def _prepare(question: TskQuestion, data: Dataset) -> _Rows:
+def _prepare(question: TskQuestion, data: Dataset) -> _TskRows:
     """Condense, scale and fuzzify the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
 
 
-def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _TskRows:
     own = condensed(select_numbers(data, domain), domain, group_rows)
     scaled = domain.scale_inputs(own.X)
     columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
     columns[:-2] = scaled.T
     columns[-1] = domain.scale_target(own.y)
-    return _Rows(fuzzify(scaled, n_sets), columns)
+    return _TskRows(fuzzify(scaled, n_sets), columns)
 
 
-def _product(rows: _Rows) -> list[Floats]:
+def _product(rows: _TskRows) -> list[Floats]:
     """Return the columns of the product space X x Y."""
     return [*rows.inputs, rows.target]
 
@@ -119,7 +119,7 @@ def _product(rows: _Rows) -> list[Floats]:
 # --- rules of one's own ---------------------------------------------------------------------------------------------
 
 
-def _own_antecedents(parameters: TskParameters, rows: _Rows) -> NDArray[np.int8]:
+def _own_antecedents(parameters: TskParameters, rows: _TskRows) -> NDArray[np.int8]:
     """Return the antecedents of the clusters of these rows."""
     key = (parameters.n_clusters, parameters.cluster_seed, parameters.tolerance, parameters.max_iterations)
     centres = rows.centres.get(key)
@@ -136,7 +136,7 @@ def _own_antecedents(parameters: TskParameters, rows: _Rows) -> NDArray[np.int8]
     return antecedents_of(centres[:, :-1], parameters.n_sets)
 
 
-def _rules(question: TskQuestion, rows: _Rows) -> Contribution:
+def _rules(question: TskQuestion, rows: _TskRows) -> Contribution:
     """Find rules; with averaged consequents, also fit and weigh them."""
     parameters = question.parameters
     antecedents = _own_antecedents(parameters, rows)
@@ -148,7 +148,7 @@ def _rules(question: TskQuestion, rows: _Rows) -> Contribution:
     return Contribution("rules", rows.count, values=values)
 
 
-def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
+def _own_consequents(rows: _TskRows, antecedents: NDArray[np.int8]) -> Floats:
     """Return each rule's polynomial, shape (r, F + 1): weighted least squares of least norm on one's own rows.
 
     From the rows themselves (singular values of sqrt(w) [x, 1]), not from their Gram sums: a rule of an agent rests on
@@ -176,7 +176,7 @@ def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
     return coefficients + 0.0
 
 
-def _fit_and_weigh(question: TskQuestion, rows: _Rows, antecedents: NDArray[np.int8]) -> TskRuleBase:
+def _fit_and_weigh(question: TskQuestion, rows: _TskRows, antecedents: NDArray[np.int8]) -> TskRuleBase:
     """Return one's own rules, with quality relative to one's own smallest and largest error, as in the paper."""
     coefficients = _own_consequents(rows, antecedents)
     smallest, largest = np.inf, 0.0
@@ -197,12 +197,12 @@ def _fit_and_weigh(question: TskQuestion, rows: _Rows, antecedents: NDArray[np.i
 # --- sums about given centres and rules -----------------------------------------------------------------------------
 
 
-def _clusters(question: TskQuestion, rows: _Rows) -> Contribution:
+def _clusters(question: TskQuestion, rows: _TskRows) -> Contribution:
     """Take part in one iteration of the fleet's clustering."""
     assert question.centres is not None
     parameters, centres = question.parameters, question.centres
     if rows.table is None:
-        rows.table = Table.of(_product(rows))
+        rows.table = ClusterRows.of(_product(rows))
     table, clusters = rows.table, parameters.n_clusters
 
     def memberships(iteration: int) -> list[Floats]:
@@ -221,7 +221,7 @@ def _clusters(question: TskQuestion, rows: _Rows) -> Contribution:
     return Contribution("clusters", rows.count, answer)
 
 
-def _drawn(question: TskQuestion, rows: _Rows) -> Iterator[tuple[slice, Floats]]:
+def _drawn(question: TskQuestion, rows: _TskRows) -> Iterator[tuple[slice, Floats]]:
     """Yield blocks of rows and the strengths of the question's rules for them, shape (r, n).
 
     OTHERWISE has what all others leave. Of two sets of rules, asked of two editions, nobody counts in which rows their
@@ -237,7 +237,7 @@ def _drawn(question: TskQuestion, rows: _Rows) -> Iterator[tuple[slice, Floats]]
         yield block, strength
 
 
-def _regressions(question: TskQuestion, rows: _Rows) -> dict[str, Ints]:
+def _regressions(question: TskQuestion, rows: _TskRows) -> dict[str, Ints]:
     """Return the sums GRAM_SUMS of the question's rules."""
     assert question.antecedents is not None
     r, k, bits = len(question.antecedents), question.gram_columns, question.parameters.gram_bits
@@ -261,13 +261,13 @@ def _regressions(question: TskQuestion, rows: _Rows) -> dict[str, Ints]:
     return {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
 
 
-def _columns(_: TskQuestion, rows: _Rows) -> Contribution:
+def _columns(_: TskQuestion, rows: _TskRows) -> Contribution:
     """Count the values of different rows."""
     own = rows.columns[:, rows.different]
     return Contribution(COLUMNS, rows.count, {"rows": count_values(own[:-2], own[-1], CELLS)})
 
 
-def _strengths(question: TskQuestion, rows: _Rows) -> Contribution:
+def _strengths(question: TskQuestion, rows: _TskRows) -> Contribution:
     """Say in which powers of 8 there are strengths of each rule."""
     assert question.antecedents is not None
     present = np.zeros((len(question.antecedents), POWERS), dtype=np.int64)
@@ -277,7 +277,7 @@ def _strengths(question: TskQuestion, rows: _Rows) -> Contribution:
     return Contribution("strengths", rows.count, {"present": present})
 
 
-def _support(question: TskQuestion, rows: _Rows) -> Contribution:
+def _support(question: TskQuestion, rows: _TskRows) -> Contribution:
     """Count the different rows of each rule by layer, heavy and light ones; what is enough is not told exactly."""
     assert question.antecedents is not None
     assert question.cuts is not None
@@ -292,12 +292,12 @@ def _support(question: TskQuestion, rows: _Rows) -> Contribution:
     return Contribution(SUPPORT, rows.count, {"rows": enough.reshape(-1, 2)})
 
 
-def _sums(question: TskQuestion, rows: _Rows) -> Contribution:
+def _sums(question: TskQuestion, rows: _TskRows) -> Contribution:
     assert question.antecedents is not None
     return Contribution("sums", rows.count, _regressions(question, rows))
 
 
-def _weights(question: TskQuestion, rows: _Rows) -> Contribution:
+def _weights(question: TskQuestion, rows: _TskRows) -> Contribution:
     """Sum the quality of given rules: 1 - min(|error|, 1), whose range does not depend on anybody's rows."""
     assert question.antecedents is not None
     assert question.coefficients is not None

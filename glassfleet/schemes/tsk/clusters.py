@@ -44,7 +44,7 @@ def cluster_capacity() -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class ClusterRows:
     """Rows to cluster, on the grid.
 
     Attributes
@@ -62,7 +62,7 @@ class Table:
     blocks: list[Floats]
 
     @classmethod
-    def of(cls, columns: Sequence[Floats] | Floats) -> Table:
+    def of(cls, columns: Sequence[Floats] | Floats) -> ClusterRows:
         """Return the table of D `columns`, each of shape (n,), in [0, 1]."""
         d, bits = len(columns), grid_bits(len(columns))
         parts = []
@@ -148,7 +148,7 @@ class Moments:
         return np.where(some, np.minimum(to_grid(ratio, bits), float(1 << bits)) * 0.5**bits, kept)
 
 
-def moments(table: Table, memberships: Iterable[Floats], clusters: int) -> Moments:
+def moments(table: ClusterRows, memberships: Iterable[Floats], clusters: int) -> Moments:
     """Return the exact sums of one iteration.
 
     Parameters
@@ -217,7 +217,7 @@ def fuzzy_c_means(
     """
     if len(columns[0]) == 0:
         return np.zeros((0, len(columns)))
-    table = Table.of(columns)
+    table = ClusterRows.of(columns)
     u, centres = list(table.seeded(clusters, seed)), None
     for _ in range(max_iterations):
         sums = moments(table, u, clusters)

@@ -19,14 +19,14 @@ from glassfleet.schemes.tsk.rules import TskRuleBase, has_otherwise, with_otherw
 FORMAT = 1
 
 
-class _Rule(WeighedLine):
+class _TskRule(WeighedLine):
     antecedent: tuple[int, ...] | None
     coefficients: tuple[float, ...]
     intercept: float
 
 
-class _Body(Strict):
-    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_RULES)
+class _TskBody(Strict):
+    rules: tuple[_TskRule, ...] = Field(min_length=1, max_length=MAX_RULES)
 
 
 def write_document(parameters: TskParameters, domain: Domain, base: TskRuleBase) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def read_document(document: Mapping[str, Any]) -> tuple[TskParameters, Domain, T
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, NAME, FORMAT, TskParameters)
     with document_errors():
-        body = _Body.model_validate(model)
+        body = _TskBody.model_validate(model)
         check_numeric(domain, NAME)
         base = _read_rules(body, parameters.n_sets, len(domain.features))
     return parameters, domain, base
 
 
-def _read_rules(body: _Body, n_sets: int, width: int) -> TskRuleBase:
+def _read_rules(body: _TskBody, n_sets: int, width: int) -> TskRuleBase:
     """Return the rules; raises ValueError."""
     last = len(body.rules) - 1
     named: list[tuple[int, ...]] = []

@@ -56,7 +56,7 @@ _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
 
 @dataclass(frozen=True)
 class TskQuestion(LayeredQuestion, SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeTskTskQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

@@ -98,7 +98,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class DpTreeQuestion(SchemeQuestion):
-    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeDpTreeDpTreeQuestion`.
+    """A task of this scheme, read and checked; see :class:`~glassfleet.contract.tasks.SchemeQuestion`.
 
     Attributes
     ----------

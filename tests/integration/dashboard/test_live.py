@@ -18,7 +18,7 @@ import structlog
 
 from coordinator.engine import SendReceipt
 from coordinator.http.dashboard import assets, live, pages
-from coordinator.http.dashboard.live import Hub, Picture
+from coordinator.http.dashboard.live import Hub, PageState
 from coordinator.specification.run import RunSpec
 from coordinator.telemetry import refusals
 from coordinator.telemetry.refusals import Refusals
@@ -58,9 +58,9 @@ class Board:
         self.fragments = {**self.fragments, **fragments}
         self.version += 1
 
-    def draw(self) -> Picture:
+    def draw(self) -> PageState:
         self.threads.add(threading.current_thread().name)
-        return Picture(self.fragments, f"version {self.version}", is_last=self.is_last)
+        return PageState(self.fragments, f"version {self.version}", is_last=self.is_last)
 
     def stream(self, hub: Hub, last_id: str = "") -> AsyncIterator[str]:
         hub.enter()

@@ -17,7 +17,7 @@ from coordinator.engine.pairing import ANNOUNCED
 from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PrivateRuns
+from edge_agent.session.private import PrivateAnswers
 from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
@@ -242,9 +242,9 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = fleet(state_dir, NAMES[:12])
-    masked, rng = PrivateRuns.masked, np.random.default_rng(1)
+    masked, rng = PrivateAnswers.masked, np.random.default_rng(1)
 
-    def noise(self: PrivateRuns, asked: RequestSeen, *rest: Any) -> ContributionBody:
+    def noise(self: PrivateAnswers, asked: RequestSeen, *rest: Any) -> ContributionBody:
         body = masked(self, asked, *rest)
         if self._agent != "v04" or asked.run == "r3":
             return body
@@ -252,7 +252,7 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
         words = rng.integers(-(2**63), 2**63, contribution.sums["masked"].size)
         return body.model_copy(update={"contribution": replace(contribution, sums={"masked": words}).to_value()})
 
-    monkeypatch.setattr(PrivateRuns, "masked", noise)
+    monkeypatch.setattr(PrivateAnswers, "masked", noise)
 
     document = learn(simulation, "r1")
     assert document["false_answers"] == ["v04"]
@@ -326,16 +326,16 @@ def test_vehicle_whose_announcement_says_nothing_of_earlier_runs_is_left_out_by_
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one with software of another version: the others could not look at its sums."""
-    announce = PrivateRuns.announce
+    announce = PrivateAnswers.announce
 
-    def formerly(self: PrivateRuns, *asked: Any) -> ContributionBody:
+    def formerly(self: PrivateAnswers, *asked: Any) -> ContributionBody:
         body = announce(self, *asked)
         if self._agent != "v03":
             return body
         values = {name: body.contribution["values"][name] for name in ("key", "floor")}
         return body.model_copy(update={"contribution": {**body.contribution, "values": values}})
 
-    monkeypatch.setattr(PrivateRuns, "announce", formerly)
+    monkeypatch.setattr(PrivateAnswers, "announce", formerly)
     simulation = fleet(state_dir)
     simulation.start_run(spec())
     document = check(simulation)

@@ -24,7 +24,15 @@ from glassfleet.numerics.statistics import (
     unpack_symmetric,
 )
 from glassfleet.schemes.fedga import SCHEME, FedgaParameters
-from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
+from glassfleet.schemes.tsk.clusters import (
+    ClusterRows,
+    Moments,
+    change,
+    first_centres,
+    fuzzy_c_means,
+    grid_bits,
+    moments,
+)
 from glassfleet.simulation import federated
 from schemas.documents import document_digest
 
@@ -143,7 +151,7 @@ def test_sums_of_agents_add_up_to_those_of_pooled_rows(data: Any) -> None:
     owner = rng.integers(0, 3, n)
 
     def sums(part: Any) -> tuple[Moments, int]:
-        table = Table.of(part)
+        table = ClusterRows.of(part)
         first, second = list(table.memberships(before)), list(table.memberships(after))
         start = moments(table, table.memberships(first_centres(k, d, 5)), k)
         both = moments(table, second, k)
@@ -162,7 +170,7 @@ def test_distances_are_exact_for_any_number_of_columns(d: int) -> None:
     bits = grid_bits(d)
     # The extremes: rows and centres in opposite corners, and one grid step apart.
     corner = np.ones((d, 1))
-    table = Table.of(np.concatenate([corner, 0 * corner, corner - 2.0**-bits], axis=1))
+    table = ClusterRows.of(np.concatenate([corner, 0 * corner, corner - 2.0**-bits], axis=1))
     block, centre = table.blocks[0], np.full((1, d), float(1 << bits))
     left = np.column_stack([-2.0 * centre, (centre**2).sum(axis=1), [1.0]])
     expected = [sum((int(z) - int(v)) ** 2 for z, v in zip(row, centre[0], strict=True)) for row in block[:d].T]

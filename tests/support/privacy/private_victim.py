@@ -9,7 +9,7 @@ import numpy as np
 
 from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
@@ -58,7 +58,7 @@ class Victim:
 
     def restart(self) -> None:
         self.snapshots = Snapshots(self.folder / "runs", SECRET)
-        self.private = PrivateRuns(
+        self.private = PrivateAnswers(
             Topics("fleet"),
             "v00",
             self.folder,

@@ -12,7 +12,7 @@ from broker.credentials import FolderCredentials
 from broker.identity import save_identity
 from broker.oversize import OversizeDetector
 from broker.port import Handlers, Link, Message
-from broker.signed import Patience, SignedTransport, signed
+from broker.signed import SignedTransport, TokenBucket, signed
 from schemas.envelope import Envelope
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.messages import AgentState
@@ -198,7 +198,7 @@ def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent
     line = Line()
     credentials = FixedCredentials(ca.coordinator().signer(), verifier)
     transport = SignedTransport(line, TOPICS, credentials, lambda _m, fault: refused.update([fault.code]))
-    transport._patience = Patience(20, 5, clock=clock)
+    transport._patience = TokenBucket(20, 5, clock=clock)
     transport.start(Handlers(lambda message: heard.append(message.topic), lambda: None, lambda _w: None))
 
     def say(name: str, *, good: bool) -> None:
@@ -222,7 +222,7 @@ def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent
 
 
 def test_patience_remembers_a_bounded_number_of_agents():
-    patience = Patience(1, 0.001, clock=Clock())
+    patience = TokenBucket(1, 0.001, clock=Clock())
     for number in range(10_000):
         patience.spend(f"v{number}")
     assert len(patience._spent) <= 4096

@@ -16,8 +16,14 @@ from edge_agent.messages import (
     OwnState,
     RequestInParts,
 )
-from edge_agent.presence import QUIET, SPAN, Identity, Reannouncer
+<<<<<<< HEAD:tests/unit/edge_agent/test_messages.py
+from edge_agent.presence import QUIET, SPAN, OwnId, Reannouncer
 from edge_agent.session.events import RequestCleared, RequestSeen
+=======
+from edge_agent.messages.duplicate_id import QUIET, SPAN, OwnId
+from edge_agent.messages.reannounce import Reannouncer
+from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
+>>>>>>> main:tests/unit/edge_agent/messages/test_messages.py
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -91,26 +97,26 @@ def test_decoder_names_the_fault_when_a_message_is_not_what_its_topic_promises(
 
 
 def test_identity_ignores_its_own_birth_and_repeats_it_when_its_own_will_is_read():
-    me = Identity("me", 5.0)
+    me = OwnId("me", 5.0)
     assert me.judge("me", "up", 5.0, 0.0) == ""
     assert me.judge("me", "down", 5.0, 1.0) == "repeat"
 
 
 def test_identity_takes_what_was_there_before_its_birth_for_its_own_past():
-    me = Identity("me", 5.0)
+    me = OwnId("me", 5.0)
     assert [me.judge("past", status, 1.0, 10.0 * index) for index, status in enumerate(["up", "down"] * 5)] == [""] * 10
 
 
 @pytest.mark.parametrize("status", ["up", "down"])
 def test_identity_does_not_stop_for_late_copies_of_its_past(status):
-    me = Identity("me", 5.0)
+    me = OwnId("me", 5.0)
     me.judge("me", "up", 5.0, 0.1)
     assert [me.judge("past", status, 1.0, 0.2 + 0.1 * index) for index in range(10)] == ["repeat"] * 10
 
 
 @pytest.mark.parametrize(("one", "two"), [((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))])
 def test_identity_of_the_later_stops_and_that_of_the_first_stays_when_both_keep_coming_back(one, two):
-    first, second = Identity(one[1], one[0]), Identity(two[1], two[0])
+    first, second = OwnId(one[1], one[0]), OwnId(two[1], two[0])
     first.judge(first.own, "up", first.started, 0.0)
     second.judge(second.own, "up", second.started, 5.0)
     verdicts: dict[str, list[str]] = {"first": [], "second": []}
@@ -123,14 +129,14 @@ def test_identity_of_the_later_stops_and_that_of_the_first_stays_when_both_keep_
 
 
 def test_identity_stops_in_the_end_when_the_later_one_never_does():
-    me = Identity("me", 1.0)
+    me = OwnId("me", 1.0)
     me.judge("me", "up", 1.0, 0.0)
     verdicts = [me.judge("other", "up", 2.0, 1.0 + index * 2 * SPAN) for index in range(18)]
     assert verdicts == ["repeat"] * 17 + ["stop"]
 
 
 def test_identity_does_not_stop_when_a_killed_broker_brings_its_past_back_again_and_again():
-    me = Identity("me", 5.0)
+    me = OwnId("me", 5.0)
     me.judge("me", "up", 5.0, 0.1)
     # Retained will, a queued copy and the old birth at each restart; two restarts within four seconds, one much later.
     for restart in (2.0, 5.6, 5.6 + 2 * QUIET, 9.0 + 2 * QUIET):
@@ -140,7 +146,7 @@ def test_identity_does_not_stop_when_a_killed_broker_brings_its_past_back_again_
 
 
 def test_identity_memory_is_bounded_when_strangers_are_endless():
-    me = Identity("me", 1.0)
+    me = OwnId("me", 1.0)
     me.judge("me", "up", 1.0, 0.0)
     for index in range(1000):
         assert me.judge(f"stranger-{index}", "up", 0.0, float(index)) == "repeat"

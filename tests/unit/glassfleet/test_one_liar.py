@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from coordinator.models.rollout.machine import step
-from coordinator.models.rollout.state import Opened, Reported, Rollout, Started
+from coordinator.models.rollout.state import Reported, Rollout, StageOpened, Started
 from coordinator.specification.rollout import GATE
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet import simulation
@@ -112,7 +112,7 @@ class Learned:
         """Return what the gate says of a first version; the liar, too, tells the truth of its own test rows."""
         suspect = "" if named is None else named.in_words(named.agent)
         state, _ = step(None, Started(0.0, "r", "m", 1, "d" * 64, 0, "", GATE, suspect))
-        state, _ = step(state, Opened(0.0, tuple(self.fleet.test)))
+        state, _ = step(state, StageOpened(0.0, tuple(self.fleet.test)))
         for agent, rows in self.fleet.test.items():
             mean = root_mean_square(rows.y, np.full(rows.rows, self.fleet.train[agent].y.mean()))
             state, _ = step(state, Reported(0.0, agent, "rmse", self._error(model, agent), mean, self.alone[agent]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from broker.servers.mosquitto import Rule, agent_rules, coordinator_rules
+from broker.servers.mosquitto import AclRule, agent_rules, coordinator_rules
 from schemas import limits
 from schemas.envelope import Envelope
 from schemas.messages import BODIES
@@ -121,7 +121,7 @@ def test_every_topic_of_the_code_is_a_channel():
 
 
 def test_writer_of_a_channel_is_the_one_that_the_access_rules_allow():
-    def may_write(rules: list[Rule], topic: str) -> bool:
+    def may_write(rules: list[AclRule], topic: str) -> bool:
         return any(rule.access != "read" and matches(rule.pattern, topic) for rule in rules)
 
     known = {"coordinator": coordinator_rules(TOPICS), "agent": agent_rules(TOPICS, "a1")}

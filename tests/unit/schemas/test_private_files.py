@@ -27,7 +27,7 @@ from coordinator.main import build
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.snapshots import Snapshots
-from edge_agent.storage import Lock, load_secret, make_directory
+from edge_agent.storage import FolderLock, load_secret, make_directory
 from glassfleet.data.dataset import Dataset
 from schemas.errors import StorageError
 from schemas.private_files import kept_secret, private_folder
@@ -57,7 +57,7 @@ def journal(folder: Path) -> object:
 
 def agent(folder: Path) -> object:
     make_directory(folder)
-    lock = Lock(folder, "v1")
+    lock = FolderLock(folder, "v1")
     Snapshots(folder / "runs", load_secret(folder)).of_run("r1", Dataset(("a",), "y", np.zeros((9, 1)), np.zeros(9)))
     outbox = Outbox(folder / "outbox.sqlite")
     outbox.put("r1", "d" * 64, b"answer")

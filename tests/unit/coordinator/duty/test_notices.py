@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.config import CoordinatorConfig
-from coordinator.duty.notices import DAY, LASTS, LASTS_LONG, Key, Memory, due
+from coordinator.duty.notices import DAY, LASTS, LASTS_LONG, Key, NoticeMemory, due
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from coordinator.process.notifier import AGAIN, Notifier, channels
@@ -32,14 +32,14 @@ class Life:
     """One life of a coordinator after another, and what each has to tell."""
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory = NoticeMemory()
 
     def at(self, now: float, *found: Key, known: tuple[str, ...] = ("v1",)) -> list[Key]:
         result, self.memory = due(self.memory, found, known, now)
         return result
 
     def restart(self) -> None:
-        self.memory = Memory.of(self.memory.to_values())
+        self.memory = NoticeMemory.of(self.memory.to_values())
 
 
 def test_a_cause_is_told_when_it_lasts_once_and_not_before() -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from console.main import cli
 from coordinator.duty.causes import Look
-from coordinator.duty.week import Change, Week, week
+from coordinator.duty.week import VersionChange, Week, week
 from coordinator.journal.port import Decision
 from coordinator.runs.view import suspended_document
 from glassfleet.contract import catalogue
@@ -38,7 +38,7 @@ def waits(days_ago: float, version: int) -> Decision:
     return Decision("m", "candidate", 0.0, NOW - days_ago * DAY, body)
 
 
-def compared(_name: str, before: int, after: int) -> Change:
+def compared(_name: str, before: int, after: int) -> VersionChange:
     verdict = f"3 % better than version {before}"
     return {"verdict": verdict, "new": [f"rule of {after}"], "gone": [], "changed": [], "kept": 2}
 

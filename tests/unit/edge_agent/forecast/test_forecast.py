@@ -22,8 +22,8 @@ from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.verify import at_time, model_of, verify
 from edge_agent.live.objects import parse, seconds_of
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import MAX_BYTES, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import MAX_BYTES, LiveSample
+from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
@@ -101,7 +101,7 @@ class Bench:
         self.now = 100.0
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
-            Rows(None, units=units),
+            LiveRows(None, units=units),
             LiveFeatures(),
             ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
             self.log,
@@ -120,7 +120,7 @@ class Bench:
 
     def forecast(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
         self.now += seconds
-        return self.forecaster.forecast(sample if isinstance(sample, str) else Sample(sample))
+        return self.forecaster.forecast(sample if isinstance(sample, str) else LiveSample(sample))
 
     def made(self, sample: Any) -> Forecast:
         forecast = self.forecast(sample)
@@ -333,9 +333,9 @@ def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
 def test_rows_are_made_by_the_plan_and_begin_anew_at_a_new_drive_and_after_a_gap():
     inputs = {take: {"signal": "a", "take": take, "seconds": 2} for take in ("mean", "slope")}
     plan = {"column": "at", "drive": "trip", "rows": "a", "gap": 1.5, "start": 1, "inputs": inputs}
-    rows = Rows(LivePlan(TimePlan.from_document(plan), clock="at"))
+    rows = LiveRows(LivePlan(TimePlan.from_document(plan), clock="at"))
     samples = [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
-    got = [rows.push(Sample({"trip": trip, "at": at, "a": a})) for trip, at, a in samples]
+    got = [rows.push(LiveSample({"trip": trip, "at": at, "a": a})) for trip, at, a in samples]
     assert got[0] == got[2] == got[4] == []
     assert got[1] == [{"trip": 1, "at": 1, "mean": 2, "slope": 2}]
     assert got[3] == [{"trip": 2, "at": 5, "mean": 9, "slope": 0}]
@@ -346,16 +346,16 @@ def test_rows_are_made_by_the_plan_and_begin_anew_at_a_new_drive_and_after_a_gap
         ({"at": 7, "a": "?"}, "its slope is asked for"),
     ):
         with pytest.raises(ValueError, match=words):
-            rows.push(Sample({"trip": 2, **odd}))
+            rows.push(LiveSample({"trip": 2, **odd}))
 
 
 def test_sample_that_was_stored_makes_no_row_unless_it_tells_its_time():
-    rows = Rows(None)
+    rows = LiveRows(None)
     with pytest.raises(ValueError, match="had it stored, and it does not tell its time"):
-        rows.push(Sample({"a": 1}, topic="t", is_stored=True))
-    assert rows.push(Sample({"a": 1}, 5.0, topic="t", is_stored=True)) == [{"a": 1}]
+        rows.push(LiveSample({"a": 1}, topic="t", is_stored=True))
+    assert rows.push(LiveSample({"a": 1}, 5.0, topic="t", is_stored=True)) == [{"a": 1}]
     with pytest.raises(ValueError, match=r"give it with --plan"):
-        rows.push(Sample({"a": 1}, is_whole=False))
+        rows.push(LiveSample({"a": 1}, is_whole=False))
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_line_that_is_no_sample_is_told_as_what_it_is(line):
 
 def test_line_of_one_signal_is_a_sample_with_its_own_time():
     line = b'{"ts": "2026-03-01T14:05:09.5+01:00", "path": "Vehicle.Speed", "value": 3}'
-    assert parse(line) == Sample({"Vehicle.Speed": 3}, 1772370309.5, is_whole=False)
+    assert parse(line) == LiveSample({"Vehicle.Speed": 3}, 1772370309.5, is_whole=False)
     assert seconds_of("1772370309.5") == seconds_of("2026-03-01T13:05:09.5") == 1772370309.5
     with pytest.raises(ValueError, match="milliseconds"):
         seconds_of(1772370309500)
@@ -376,7 +376,7 @@ def test_line_of_one_signal_is_a_sample_with_its_own_time():
 
 def test_truth_values_and_null_are_fields_of_a_sample_and_become_what_the_model_takes():
     sample = parse(b'{"a": true, "b": false, "c": null}')
-    assert isinstance(sample, Sample)
+    assert isinstance(sample, LiveSample)
     assert sample.values == {"a": True, "b": False, "c": None}
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows().select(("a", "b"))])
     features = LiveFeatures()

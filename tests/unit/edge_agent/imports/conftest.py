@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from edge_agent.imports.importing import Job, import_files
+from edge_agent.imports.importing import ImportJob, import_files
 from edge_agent.imports.report import Report
 
 Import = Callable[..., tuple[dict[str, list[Any]], Report]]
@@ -27,7 +27,7 @@ def imported(tmp_path: Path) -> Import:
                 source.write_bytes(content.encode() if isinstance(content, str) else content)
             sources.append(source)
         out = tmp_path / "drive.parquet"
-        report = import_files(Job(sources, out, **options))
+        report = import_files(ImportJob(sources, out, **options))
         return parquet.read_table(out).to_pydict(), report
 
     return do

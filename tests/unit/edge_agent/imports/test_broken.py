@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from console.main import run
-from edge_agent.imports.importing import Job, import_files
+from edge_agent.imports.importing import ImportJob, import_files
 from schemas.errors import GlassfleetError
 
 ROWS = [f"{row * 0.5:.2f},{row * 7 % 30 + 0.25:.2f},{row * 11 % 17 + 0.125:.3f}" for row in range(60)]
@@ -136,7 +136,7 @@ def test_file_with_a_little_damage_is_taken_and_the_damage_counted(tmp_path, kin
     content, words = TAKEN[kind]
     source = tmp_path / "drive.csv"
     source.write_bytes(content)
-    report = import_files(Job([source], tmp_path / "drive.parquet"))
+    report = import_files(ImportJob([source], tmp_path / "drive.parquet"))
     assert any(words in reason for reason in report.left_out), report.left_out
 
 
@@ -179,7 +179,7 @@ def fuzz(folder: Path, seeds: range) -> None:
         source = folder / "drive.csv"
         source.write_bytes(mangled(kinds[seed % len(kinds)], seed))
         try:
-            import_files(Job([source], folder / "drive.parquet"))
+            import_files(ImportJob([source], folder / "drive.parquet"))
         except GlassfleetError:
             continue
         except BaseException as fault:

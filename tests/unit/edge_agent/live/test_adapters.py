@@ -10,8 +10,8 @@ import pytest
 from edge_agent.live import adapters
 from edge_agent.live.adapters import adapter_of
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Asked, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import UsageError
@@ -47,7 +47,7 @@ def test_name_of_no_source_is_told_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match=r"no live source is called amqp:\. Give one of can:, kuksa:.* or -$"):
         adapter_of("amqp://user:secret@host/q")
     with pytest.raises(UsageError, match="name the topic too"):
-        Samples(Asked("mqtt://127.0.0.1"))
+        Samples(SampleRequest("mqtt://127.0.0.1"))
 
 
 def test_values_one_by_one_are_aligned_as_they_come_from_a_file(tmp_path: Path) -> None:
@@ -57,13 +57,13 @@ def test_values_one_by_one_are_aligned_as_they_come_from_a_file(tmp_path: Path) 
     path = tmp_path / "long.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     inputs = {"speed": Input(signal="speed", seconds=1), "load": Input(signal="load", seconds=9)}
-    rows = Rows(LivePlan(TimePlan(column="t", rows="speed", inputs=inputs)))
-    made = [row for sample in Samples(Asked(str(path))) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
+    rows = LiveRows(LivePlan(TimePlan(column="t", rows="speed", inputs=inputs)))
+    made = [row for sample in Samples(SampleRequest(str(path))) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
     assert made == [{"t": second, "speed": second, "load": None} for second in range(4)]
 
 
 def test_replay_has_the_times_of_its_rows_and_goes_as_fast_as_it_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "drive.csv"
     path.write_text("t,a\n0,1\n0.25,2\n3600,3\n")
-    samples = list(Samples(Asked(str(path), time="t", speed=20.0)))
-    assert [sample.time for sample in samples if isinstance(sample, Sample)] == [0, 0.25, 3600]
+    samples = list(Samples(SampleRequest(str(path), time="t", speed=20.0)))
+    assert [sample.time for sample in samples if isinstance(sample, LiveSample)] == [0, 0.25, 3600]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Asked, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from edge_agent.recordings import RECORDINGS
 from glassfleet.data.alignment import Series, align
@@ -70,7 +70,7 @@ def motion(speed: float, brake: int, at: float = 0.0) -> Any:
 
 
 def rows_of(samples: Iterator[Any]) -> list[dict[str, Any]]:
-    rows = Rows(LivePlan(PLAN))
+    rows = LiveRows(LivePlan(PLAN))
     return [row for sample in samples for row in rows.push(sample)] + rows.flush()
 
 
@@ -78,7 +78,7 @@ def test_bus_its_recording_replayed_and_its_recording_imported_give_the_same_row
     source: str, bus: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     log = tmp_path / "drive.log"
-    samples = Samples(Asked(source, signals=PLAN.signals))
+    samples = Samples(SampleRequest(source, signals=PLAN.signals))
     with can.Bus(channel=request.node.name, interface="virtual") as listener, can.CanutilsLogWriter(log) as writer:
         for number in range(200):
             at = round(1.7e9 + number / 200 + number**2 % 7 / 3000, 6)
@@ -105,12 +105,14 @@ def test_bus_its_recording_replayed_and_its_recording_imported_give_the_same_row
     ]
     assert len(live) == 200
     assert live == [{name: None if is_empty(cell) else cell for name, cell in row.items()} for row in imported]
-    assert live == rows_of(iter(Samples(Asked(f"{log}?database={databases[0]}", signals=PLAN.signals, speed=0.0))))
+    assert live == rows_of(
+        iter(Samples(SampleRequest(f"{log}?database={databases[0]}", signals=PLAN.signals, speed=0.0)))
+    )
     assert {row["gear"] for row in live} == {None, "Park", "Reverse", "Neutral", "Drive"}
 
 
 def test_frame_that_is_too_short_or_unknown_ends_nothing(source: str, bus: Any) -> None:
-    samples = Samples(Asked(source))
+    samples = Samples(SampleRequest(source))
     bus.send(frame(291, [], is_remote_frame=True))
     bus.send(frame(291, [], is_error_frame=True))
     bus.send(frame(291, [1], 1.0))
@@ -118,7 +120,7 @@ def test_frame_that_is_too_short_or_unknown_ends_nothing(source: str, bus: Any) 
     assert isinstance(short, str)
     assert "frames 0x123 have 1 bytes, but Motion of car.dbc 4" in short
     bus.send(motion(12.5, 3, 2.0))
-    assert next(iter(samples)) == Sample({"Speed": 12.5, "Brake": 3.0}, 2.0, is_whole=False)
+    assert next(iter(samples)) == LiveSample({"Speed": 12.5, "Brake": 3.0}, 2.0, is_whole=False)
     samples.close()
 
 
@@ -139,4 +141,4 @@ def test_bus_that_cannot_be_opened_is_told_with_the_way_out(
     (tmp_path / "car.dbc").write_text(DBC)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(fault, match=words):
-        Samples(Asked(source))
+        Samples(SampleRequest(source))

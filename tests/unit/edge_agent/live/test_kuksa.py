@@ -21,8 +21,8 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.live import databroker
 from edge_agent.live.adapters import kuksa
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Access, Asked, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample, SampleRequest, ServerAccess
+from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
@@ -49,14 +49,14 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Iterator[Sample | str]]]:
+def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Iterator[LiveSample | str]]]:
     """Listen to signals of a databroker."""
     monkeypatch.setattr(kuksa, "AGAIN", 0.05)
     made: list[Samples] = []
 
-    def start(port: int, *signals: str, **more: Any) -> Iterator[Sample | str]:
+    def start(port: int, *signals: str, **more: Any) -> Iterator[LiveSample | str]:
         scheme = more.pop("scheme", "kuksa")
-        made.append(Samples(Asked(f"{scheme}://127.0.0.1:{port}", signals=signals, **more)))
+        made.append(Samples(SampleRequest(f"{scheme}://127.0.0.1:{port}", signals=signals, **more)))
         return iter(made[-1])
 
     yield start
@@ -64,7 +64,7 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Iterator[S
         each.close()
 
 
-def first_of(samples: Iterator[Sample | str], count: int) -> list[Any]:
+def first_of(samples: Iterator[LiveSample | str], count: int) -> list[Any]:
     return [each if isinstance(each, str) else (each.time, each.values) for each in islice(samples, count)]
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_given_twice_when_the_databroker_goes_away_and_comes_back(bro
 
 def test_rows_are_made_of_what_is_young_enough(broker: Broker, listen: Any) -> None:
     inputs = {"speed": Input(signal=SPEED, seconds=1), "gear": Input(signal=GEAR, seconds=60)}
-    rows = Rows(LivePlan(TimePlan(rows=SPEED, inputs=inputs)))
+    rows = LiveRows(LivePlan(TimePlan(rows=SPEED, inputs=inputs)))
     server = broker()
     server.set({GEAR: "D"}, 100.0)
     server.set({SPEED: 2.0}, 130.0)
@@ -115,7 +115,7 @@ def test_rows_are_made_of_what_is_young_enough(broker: Broker, listen: Any) -> N
     ("options", "words"),
     [
         ({"signals": ("Vehicle.Nothing",)}, "Path not found: Vehicle.Nothing.*its --vss"),
-        ({"access": Access()}, "a token is needed.*token-file"),
+        ({"access": ServerAccess()}, "a token is needed.*token-file"),
     ],
 )
 def test_what_does_not_go_away_by_itself_is_an_error(
@@ -123,9 +123,9 @@ def test_what_does_not_go_away_by_itself_is_an_error(
 ) -> None:
     server = broker(token="secret")
     (tmp_path / "token").write_text("secret\n")
-    asked = {"signals": (SPEED,), "access": Access(token_file=tmp_path / "token"), **options}
+    asked = {"signals": (SPEED,), "access": ServerAccess(token_file=tmp_path / "token"), **options}
     with pytest.raises(DataError, match=words):
-        next(iter(Samples(Asked(f"kuksa://127.0.0.1:{server.port}", **asked))))
+        next(iter(Samples(SampleRequest(f"kuksa://127.0.0.1:{server.port}", **asked))))
 
 
 def test_databroker_that_is_not_there_is_an_error_for_who_cannot_wait_alone(broker: Broker, listen: Any) -> None:
@@ -142,27 +142,27 @@ def test_databroker_that_is_not_there_is_an_error_for_who_cannot_wait_alone(brok
 @pytest.mark.parametrize(
     ("url", "access", "words"),
     [
-        ("kuksa://192.0.2.1", Access(), "everybody can read and change"),
-        ("kuksas://192.0.2.1", Access(), "certificate authority"),
-        ("kuksa://127.0.0.1", Access(ca_file=Path("ca.pem")), "without TLS"),
-        ("kuksa://127.0.0.1/Vehicle.Speed", Access(), "name signals in the plan"),
-        ("kuksa://127.0.0.1:x", Access(), "Port could not be cast"),
-        ("kuksa://127.0.0.1", Access(identity=Path("id")), "takes a token"),
-        ("kuksa://127.0.0.1", Access(token_file=Path("none")), "none"),
+        ("kuksa://192.0.2.1", ServerAccess(), "everybody can read and change"),
+        ("kuksas://192.0.2.1", ServerAccess(), "certificate authority"),
+        ("kuksa://127.0.0.1", ServerAccess(ca_file=Path("ca.pem")), "without TLS"),
+        ("kuksa://127.0.0.1/Vehicle.Speed", ServerAccess(), "name signals in the plan"),
+        ("kuksa://127.0.0.1:x", ServerAccess(), "Port could not be cast"),
+        ("kuksa://127.0.0.1", ServerAccess(identity=Path("id")), "takes a token"),
+        ("kuksa://127.0.0.1", ServerAccess(token_file=Path("none")), "none"),
     ],
 )
-def test_place_that_cannot_be_used_is_told_with_the_way_out(url: str, access: Access, words: str) -> None:
+def test_place_that_cannot_be_used_is_told_with_the_way_out(url: str, access: ServerAccess, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Samples(Asked(url, signals=(SPEED,), access=access))
+        Samples(SampleRequest(url, signals=(SPEED,), access=access))
     with pytest.raises(UsageError, match="table \\[time\\] that names them"):
-        Samples(Asked(url))
+        Samples(SampleRequest(url))
 
 
 def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(broker: Broker, tmp_path: Path) -> None:
     files = certificate(tmp_path)
     server = broker(TYPES | overlay(), token="secret", tls=files)
     (tmp_path / "token").write_text("secret")
-    access = Access(ca_file=files[1], token_file=tmp_path / "token")
+    access = ServerAccess(ca_file=files[1], token_file=tmp_path / "token")
     config = ForecastConfig(id="v0", source="-", publish=f"kuksas://localhost:{server.port}")
     with ExitStack() as stack:
         give = publish.into_vehicle(config, access, stack)
@@ -201,7 +201,7 @@ def test_forecasts_go_on_when_the_databroker_does_not_know_the_overlay_or_is_awa
     server = broker()
     config = ForecastConfig(id="v0", source="-", publish=f"kuksa://127.0.0.1:{server.port}")
     with ExitStack() as stack:
-        give = publish.into_vehicle(config, Access(), stack)
+        give = publish.into_vehicle(config, ServerAccess(), stack)
         begun = time.monotonic()
         for _ in range(50):
             give({"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9})

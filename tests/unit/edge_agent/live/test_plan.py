@@ -10,8 +10,8 @@ import pytest
 
 from console.main import run
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import Asked, Sample
-from edge_agent.live.rows import Rows
+from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_table
 from edge_agent.sources.readers import locate
@@ -67,8 +67,8 @@ def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def followed(live: LivePlan, source: Path) -> list[dict[str, Any]]:
-    rows = Rows(live)
-    asked = Asked(str(source), time=live.clock, plan=live.plan, seconds=live.seconds, speed=0.0)
+    rows = LiveRows(live)
+    asked = SampleRequest(str(source), time=live.clock, plan=live.plan, seconds=live.seconds, speed=0.0)
     return [row for sample in Samples(asked) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
 
 
@@ -167,18 +167,18 @@ def test_values_get_the_units_and_words_of_a_catalogue_as_in_the_importer(tmp_pa
     )
     assert run(["data", "import", str(log), "--plan", str(plan), "--vss", str(vss), "--out", str(out), "--quiet"]) == 0
     table = read_table(out, missing=None)
-    rows = Rows(LivePlan.read(str(plan), [vss]))
+    rows = LiveRows(LivePlan.read(str(plan), [vss]))
     made = [
         row
         for v, g, y in zip(speeds, gears, range(3), strict=True)
-        for row in rows.push(Sample({"v": v, "g": g, "y": y}))
+        for row in rows.push(LiveSample({"v": v, "g": g, "y": y}))
     ]
     assert made[0] == {"Vehicle.Speed": 10.0, "Vehicle.Gear": "PARK", "y": 0.0}
     for name in table.names:
         assert [row[name] for row in made] == table.column(name).tolist()
     for odd, words in (({"v": 720.0}, "not at most 100 m/s"), ({"g": "Reverse"}, "none of its words")):
         with pytest.raises(ValueError, match=words):
-            rows.push(Sample(odd))
+            rows.push(LiveSample(odd))
     with pytest.raises(UsageError, match="name that with --vss"):
         LivePlan.read(str(plan))
 
@@ -198,11 +198,11 @@ def test_value_that_is_not_what_the_plan_says_is_refused_by_name(
     values: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "plan.toml").write_text(COLUMNS)
-    rows = Rows(LivePlan.read(str(tmp_path / "plan.toml")))
+    rows = LiveRows(LivePlan.read(str(tmp_path / "plan.toml")))
     with pytest.raises(ValueError, match=words):
-        rows.push(Sample({"ms": 1, **values}))
+        rows.push(LiveSample({"ms": 1, **values}))
     with pytest.raises(ValueError, match="does not tell its time, 'ms'"):
-        rows.push(Sample({"Speed": 1}))
+        rows.push(LiveSample({"Speed": 1}))
 
 
 @pytest.mark.parametrize(
@@ -221,21 +221,21 @@ def test_clock_is_read_as_in_files(clock: str, sample: dict[str, Any], seconds: 
     live = LivePlan.read(str(tmp_path / "plan.toml"))
     if seconds is None:
         with pytest.raises(ValueError, match="is no time as the plan says"):
-            live.taken(Sample({**sample, "a": 1}))
+            live.taken(LiveSample({**sample, "a": 1}))
     else:
-        assert live.taken(Sample({**sample, "a": 1})).time == seconds
+        assert live.taken(LiveSample({**sample, "a": 1})).time == seconds
 
 
 def test_values_in_another_unit_than_the_plans_are_converted(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text('[columns]\na = { from = "Speed", unit = "km/h" }\nb = { unit = "K" }\n')
     units = {"Speed": "mph"}
-    rows = Rows(LivePlan.read(str(tmp_path / "plan.toml")), units=units)
+    rows = LiveRows(LivePlan.read(str(tmp_path / "plan.toml")), units=units)
     units["b"] = "degC"  # told by a later sample
-    assert rows.push(Sample({"Speed": 100, "b": 20})) == [pytest.approx({"a": 160.9344, "b": 293.15})]
+    assert rows.push(LiveSample({"Speed": 100, "b": 20})) == [pytest.approx({"a": 160.9344, "b": 293.15})]
     assert rows.units == {"a": "km/h", "b": "K"}
     units["b"] = "bar"
     with pytest.raises(ValueError, match="'b' is in bar here, and the plan says K"):
-        rows.push(Sample({"b": 20}))
+        rows.push(LiveSample({"b": 20}))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from coordinator.engine import OpenRound
 from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.accounts import TOLD, Disclosures, numbers_in, told
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PrivateRuns
+from edge_agent.session.private import PrivateAnswers
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution
@@ -65,7 +65,7 @@ class OneVehicle:
             "tests": lambda: rows_of("v00"),
             **self.options,
         }
-        self.private = PrivateRuns(TOPICS, "v00", self.folder, self.secret, **options)
+        self.private = PrivateAnswers(TOPICS, "v00", self.folder, self.secret, **options)
 
     def respond(self, asked: OpenRound | None = None) -> ContributionBody:
         """Answer as the agent does: check, compute, mask."""

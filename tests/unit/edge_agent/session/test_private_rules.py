@@ -1,6 +1,6 @@
 """What a vehicle lets out of itself in private runs, whatever coordinator and broker ask: its files and rules together.
 
-The coordinator here plays several honest vehicles' `PrivateRuns` against a hostile one's wishes; what a vehicle does
+The coordinator here plays several honest vehicles' `PrivateAnswers` against a hostile one's wishes; what a vehicle does
 not answer cannot be added up.
 """
 

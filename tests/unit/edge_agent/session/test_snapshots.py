@@ -15,7 +15,7 @@ from edge_agent.models.summed import answered
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.answers import Answerer
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PrivateRuns
+from edge_agent.session.private import PrivateAnswers
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import load_secret, replacing
 from glassfleet.contract import catalogue
@@ -55,7 +55,7 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
         snapshots = Snapshots(tmp_path / "runs", SECRET)
-        private = PrivateRuns(
+        private = PrivateAnswers(
             topics,
             "v1",
             tmp_path,

@@ -15,7 +15,7 @@ import pytest
 
 from console.main import run
 from edge_agent.live.adapters import is_table
-from edge_agent.live.port import Asked
+from edge_agent.live.port import SampleRequest
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.location import Location, Reader
@@ -220,7 +220,9 @@ def tabbed_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[lis
 
 
 def samples_of(path: Path) -> list[Any]:
-    return [sample if isinstance(sample, str) else sample.values for sample in Samples(Asked(str(path), speed=0.0))]
+    return [
+        sample if isinstance(sample, str) else sample.values for sample in Samples(SampleRequest(str(path), speed=0.0))
+    ]
 
 
 def test_new_kind_of_source_is_read_followed_and_replayed_when_its_reader_is_registered(

@@ -22,6 +22,23 @@ def test_house_is_no_larger_than_this() -> None:
     assert {what: number for what, number in size.sizes().items() if number > MOST[what]} == {}
 
 
+TWO_MEANINGS = {
+    "Decoder": "messages of a coordinator, and of an agent: the two sides of one protocol",
+    "Presence": "what a coordinator, and an agent, say of themselves on the broker",
+    "Publisher": "messages of a coordinator, and of an agent",
+    "Restarted": "an event of a run, and of a session",
+    "Scores": "a vehicle's scores as it computes them, and as the coordinator reads them",
+    "Signatures": "a coordinator's, and what an operator holds them against",
+    "Tick": "time passes: an event of each pure machine",
+}
+"""Public classes that share a name, at most ten, and why."""
+
+
+def test_class_has_a_name_of_its_own() -> None:
+    assert {name for name in size.doubled_classes() if not name.startswith("_")} == set(TWO_MEANINGS)
+    assert len(size.doubled_classes()) <= 10
+
+
 TEXT = """'A module.'
 import os
 
