@@ -34,10 +34,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.port import Message, Transport
-<<<<<<< HEAD:edge_agent/presence.py
-=======
-from edge_agent.messages.duplicate_id import OwnId
->>>>>>> main:edge_agent/messages/presence.py
 from edge_agent.sources import Source
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError

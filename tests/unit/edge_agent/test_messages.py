@@ -16,14 +16,8 @@ from edge_agent.messages import (
     OwnState,
     RequestInParts,
 )
-<<<<<<< HEAD:tests/unit/edge_agent/test_messages.py
 from edge_agent.presence import QUIET, SPAN, OwnId, Reannouncer
 from edge_agent.session.events import RequestCleared, RequestSeen
-=======
-from edge_agent.messages.duplicate_id import QUIET, SPAN, OwnId
-from edge_agent.messages.reannounce import Reannouncer
-from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
->>>>>>> main:tests/unit/edge_agent/messages/test_messages.py
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
