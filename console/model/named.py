@@ -37,7 +37,7 @@ def model_options(function: F) -> F:
         "file",
         type=click.Path(path_type=Path),
         metavar="RECORD",
-        help="Read a file, no broker: a record, a model document, or an export as json or fml.",
+        help="Read a file, no broker: a record, a model document, or an export as json.",
     )(function)
     function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
     return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
@@ -62,7 +62,7 @@ def words_option(function: F) -> F:
 
 
 def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
-    """Read a model from a record, a bare document, an export in JSON, or FML.
+    """Read a model from a record, a bare document, or an export in JSON.
 
     Raises
     ------

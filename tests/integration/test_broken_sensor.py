@@ -60,7 +60,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             html = [api.get(address).text for address in ("/runs/r1", "/models/model", "/")]
             pages = [unescape(re.sub(r"</?a\b[^>]*>", "", text)) for text in html]  # vehicles' names are links
             where = ["--coordinator", str(api.base_url)]
-            asked = ("run show r1", "fleet", "report r1 -o - --format markdown", "model history model")
+            asked = ("run show r1", "fleet", "report r1 -o -", "model history model")
             seen = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
             options = "--run r2 --model other --scheme tree --param max_rules=2 --max-rows-each 100 --wait"
             without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]

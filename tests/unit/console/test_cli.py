@@ -206,7 +206,7 @@ def test_model_forecasts_and_explains_rows_of_a_database(
     pytest.importorskip("sqlalchemy")
     names, *rows = csv.reader(drive.read_text().splitlines())
     table = write_database(drive.with_suffix(".db"), names, rows)
-    for words in (["predict"], ["explain", "--row", "2"], ["explain", "--summary"]):
+    for words in (["predict"], ["explain", "--row", "2"]):
         printed = []
         for place in (str(drive), table):
             assert run(["model", *words, "--file", str(record_file), "--data", place]) == 0

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from glassfleet.contract import catalogue
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
-from glassfleet.export.tables import conditions_of, levels_of
+from glassfleet.explain.partitions import levels_of
 from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.model.protocol import Model
 from glassfleet.model.rules import Condition, Rule
-from glassfleet.model.tables import RampTree, RuleList, SplitTree
-from schemas.errors import UsageError
+from glassfleet.model.tables import RampTree, SplitTree
 
 
 @dataclass
@@ -107,21 +107,11 @@ def grow(rules: Sequence[Rule]) -> Branch:
     return root
 
 
-def is_tree(model: Model) -> bool:
-    """Return whether a model was learned as a tree, not as a list of rules."""
-    try:
-        return not isinstance(conditions_of(model), RuleList)
-    except UsageError:
-        return False
-
-
 def rule_tree(model: Model) -> Branch:
     """Return the rules of a model as a tree; of trees whose rules join the conditions on an input, the learned one."""
     rules, features = tuple(model.rules()), model.domain.inputs
-    try:
-        conditions = conditions_of(model)
-    except UsageError:
-        return grow(rules)
+    tables = catalogue.rule_tables(model)
+    conditions = None if tables is None else tables.conditions
     if isinstance(conditions, SplitTree):
         return _binary(_crisp_splits(conditions, features), rules)
     if isinstance(conditions, RampTree):

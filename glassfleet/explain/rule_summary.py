@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassfleet.export.svg.text import cut_middle, plain
+from glassfleet.explain.text import cut_middle, plain
 from glassfleet.model.rules import Forecasts, Rule
 
 STRONGEST = 3

@@ -1,6 +1,6 @@
-"""A population's structures: trees that name inputs only, ranked by fitness, each a picture that opens.
+"""A population's structures: trees that name inputs only, ranked by fitness.
 
-Thresholds and leaves are each vehicle's own and were never sent, so a box can only say which input it asks for.
+Thresholds and leaves are each vehicle's own and were never sent, so they only say which input is asked for.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.export.svg.branches import Branch
-from glassfleet.export.svg.trees import RuleTree
+from glassfleet.explain.branches import Branch
 from glassfleet.model.protocol import Model
 from glassfleet.model.rules import Condition
 
@@ -133,19 +132,3 @@ def uses(all_of: Sequence[Structure], domain: Domain) -> list[InputUse]:
             splits[name] += times
     result = [InputUse(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
     return sorted(result, key=lambda use: (-use.structures, -use.splits, use.feature))
-
-
-class StructureTree(RuleTree):
-    """The opened part of a structure; lines are thicker where more leaves are."""
-
-    def _counted(self, branch: Branch) -> str:
-        return f"{branch.count} {'leaf' if branch.count == 1 else 'leaves'}"
-
-    def _leaf(self, branch: Branch) -> str:  # noqa: ARG002  all are alike
-        return "the vehicle's own answer"
-
-    def _weight(self, branch: Branch) -> str:  # noqa: ARG002  a structure has seen no rows
-        return ""
-
-    def _share(self, branch: Branch) -> str:  # noqa: ARG002
-        return ""
