@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.port import ConnectionSettings
 from edge_agent.compute.budget import Budget
-from edge_agent.session.allowance import Monthly
+from edge_agent.session.accounts import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
 from glassfleet.private.ledger import Limits

@@ -11,7 +11,7 @@ import pytest
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 from schemas.topics import Topics

@@ -84,10 +84,9 @@ def _envelope() -> Guided:
 
 
 def _parts() -> Guided:
-    from schemas.envelope import Envelope
+    from schemas.envelope import Envelope, frames_for_contribution, pack, read_model, unpack
     from schemas.errors import WireError
     from schemas.messages import Manifest, Part
-    from schemas.parts import frames_for_contribution, pack, read_model, unpack
     from schemas.topics import Topics
     from schemas.trust.joining import Assembler, BlobStore
     from tests.fuzz.targets import DIGEST, FLEET, envelopes

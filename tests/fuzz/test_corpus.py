@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from schemas import codec
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, unpack
 from schemas.errors import UsageError, WireError
-from schemas.parts import unpack
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, read_request

@@ -21,10 +21,9 @@ from console.main import run
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.publish import to_fleet
 from lab.demo.secure import secure_broker
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_model
 from schemas.errors import UsageError
 from schemas.messages import Forecast, ModelPointer
-from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.owner import Owner

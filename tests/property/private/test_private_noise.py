@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.specification.run import RunSpec
-from edge_agent.session.private import PrivateAnswers
+from edge_agent.session.private_files import PrivateFiles
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Next, Task
@@ -198,14 +198,14 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spent: dict[str, float] = {}
-    save = PrivateAnswers._save
+    save = PrivateFiles.save
 
-    def noted(self: PrivateAnswers, run: str, met: Any) -> None:
+    def noted(self: PrivateFiles, run: str, met: Any) -> None:
         save(self, run, met)
         if met.chain is not None:
-            spent[self._agent] = met.chain.spent
+            spent[met.own.agent] = met.chain.spent
 
-    monkeypatch.setattr(PrivateAnswers, "_save", noted)
+    monkeypatch.setattr(PrivateFiles, "save", noted)
     simulation = fleet(state_dir)
     simulation.start_run(spec(parameters={"noise": "aggregate", "epsilon": 200.0, "max_depth": 3}))
     coordinator = simulation.coordinator

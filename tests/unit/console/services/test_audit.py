@@ -14,7 +14,7 @@ from console.main import run
 from coordinator.engine import Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
-from coordinator.runs.records import entry_of
+from coordinator.runs.transaction import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
 from glassfleet.audit.saved import place_of

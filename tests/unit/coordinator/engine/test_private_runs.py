@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from coordinator.engine import Engine, Refused, pairing
-from coordinator.engine.collecting import Privately
+from coordinator.engine.asking import waiting
 from coordinator.engine.effects import OpenRound
-from coordinator.engine.waiting import waiting
+from coordinator.engine.learning import Privately
 from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError

@@ -1,20 +1,28 @@
-"""From bytes on a topic to events: opened and checked, every fault a `WireError`. Pure; keeps nothing."""
+"""Between the broker and the session: what comes is decoded and checked, what the session asks for is sent.
+
+Every fault of a peer is a `WireError`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from broker.port import Message
-from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
+from broker.port import Message, Transport
+from edge_agent.session.events import Refuse, RequestCleared, RequestSeen
+from glassfleet.contract.messages import Task
+from glassfleet.errors import TaskError
 from glassfleet.private.groups import round_digest
 from schemas import codec
-from schemas.envelope import Envelope
-from schemas.errors import WireError
+from schemas.envelope import Envelope, frames_for_contribution
+from schemas.errors import BrokerError, UsageError, WireError
 from schemas.messages import (
     AgentState,
     Body,
+    ContributionBody,
     CoordinatorState,
+    Evaluation,
     Manifest,
     ModelPointer,
     PrivateGroup,
@@ -81,7 +89,7 @@ Inbound: TypeAlias = (
     RequestSeen
     | RequestCleared
     | RequestInParts
-    | ReceiptSeen
+    | Receipt
     | OwnState
     | CoordinatorSeen
     | ModelPointer
@@ -117,8 +125,7 @@ class Decoder:
             case "request":
                 return self._request(payload, address.run)
             case "receipt" if address.agent == self._agent:
-                receipt = self._open(payload, Receipt)[1]
-                return ReceiptSeen(receipt.run, receipt.task_digest, receipt.outcome, receipt.reason)
+                return self._open(payload, Receipt)[1]
             case "model-version":
                 return ModelVersion(address.name, address.number, payload)
             case "blob":
@@ -188,4 +195,80 @@ def request_seen(envelope: Envelope) -> RequestSeen:
     # Questions that are in rosters cannot be seen yet.
     if named != request.task_digest and (groups is None or request.rosters is None):
         raise WireError("digest-mismatch", "the task is not the one that its digest names")
-    return RequestSeen(envelope.run, request, task["scheme"], envelope.time, envelope.round, envelope.attempt)
+    return RequestSeen(envelope.run, request, Task.from_value(task), envelope.time, envelope.round, envelope.attempt)
+
+
+class Publisher:
+    """Publishes an agent's answers, refusals and scores.
+
+    Parameters
+    ----------
+    topics : Topics
+    agent : str
+    transport : Transport
+    wall : callable
+        Seconds since the epoch, for the envelopes.
+    max_bytes : int
+        Larger answers travel in parts.
+    """
+
+    def __init__(
+        self, topics: Topics, agent: str, transport: Transport, *, wall: Callable[[], float], max_bytes: int
+    ) -> None:
+        self._topics = topics
+        self._agent = agent
+        self._transport = transport
+        self._wall = wall
+        self._max_bytes = max_bytes
+
+    @property
+    def _limit(self) -> int:
+        """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
+        return min(self._max_bytes, self._transport.max_message_bytes)
+
+    def pack(self, body: ContributionBody, asked: RequestSeen, most_bytes: int) -> bytes:
+        """Encode an answer of at most `most_bytes`.
+
+        Raises
+        ------
+        TaskError
+            It could never be sent or kept: nobody shall wait for it.
+        """
+        envelope = replace(self._envelope(body, asked.run, asked.round, asked.attempt), scheme=asked.task.scheme)
+        payload = envelope.to_bytes()
+        if len(payload) > most_bytes:
+            raise TaskError(f"the answer has {len(payload)} bytes; outbox_max_bytes is {most_bytes} here")
+        if len(payload) > self._limit:
+            try:
+                frames_for_contribution(envelope, self._topics, self._limit)
+            except (BrokerError, UsageError) as fault:
+                raise TaskError(f"the answer is too large: {fault}") from fault
+        return payload
+
+    def _envelope(self, body: Body, run: str, round: int = 0, attempt: int = 0) -> Envelope:  # noqa: A002 - its word
+        fleet, agent, time = self._topics.fleet, self._agent, self._wall()
+        return Envelope(fleet, body, run, agent, round=round, attempt=attempt, time=time)
+
+    def stored(self, payload: bytes) -> Envelope:
+        """Read a message of ours that was kept."""
+        return Envelope.from_bytes(payload, fleet=self._topics.fleet)
+
+    def refusal(self, effect: Refuse) -> None:
+        """Publish that a task is not answered, and why."""
+        envelope = self._envelope(effect.body, effect.run, effect.round, effect.attempt)
+        self._transport.publish(self._topics.contribution(self._agent), envelope.to_bytes())
+
+    def evaluation(self, body: Evaluation, *, run: str = "") -> None:
+        """Publish how a model of a run did here."""
+        self._transport.publish(self._topics.evaluation(self._agent), self._envelope(body, run).to_bytes())
+
+    def answer(self, envelope: Envelope) -> None:
+        """Publish an answer, in parts if need be.
+
+        Raises
+        ------
+        BrokerError, UsageError, ValueError
+            This broker does not carry it.
+        """
+        for frame in frames_for_contribution(envelope, self._topics, self._limit):
+            self._transport.publish(frame.topic, frame.payload)

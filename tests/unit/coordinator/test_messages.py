@@ -10,8 +10,8 @@ import pytest
 
 from glassfleet.contract.messages import Task
 from schemas import limits
+from schemas.envelope import open_request
 from schemas.messages import Manifest
-from schemas.parts import open_request
 from schemas.trust.joining import BlobStore
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.engine_bench import Wordy, engine_with

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.port import Message
-from edge_agent.messages.decoder import (
+from edge_agent.messages import (
     Blob,
     CandidateWithdrawn,
     CoordinatorSeen,
@@ -16,9 +16,8 @@ from edge_agent.messages.decoder import (
     OwnState,
     RequestInParts,
 )
-from edge_agent.messages.duplicate_id import QUIET, SPAN, OwnId
-from edge_agent.messages.reannounce import Reannouncer
-from edge_agent.session.events import ReceiptSeen, RequestCleared, RequestSeen
+from edge_agent.presence import QUIET, SPAN, OwnId, Reannouncer
+from edge_agent.session.events import RequestCleared, RequestSeen
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -47,7 +46,7 @@ def packed(body: Body, **head: Any) -> bytes:
         (TOPICS.request("r1"), packed(REQUEST, run="r1"), RequestSeen),
         (TOPICS.request("r1"), packed(MANIFEST, run="r1"), RequestInParts),
         (TOPICS.request("r1"), b"", RequestCleared),
-        (TOPICS.receipt("v1"), packed(Receipt(run="r1", task_digest="a" * 64, outcome="late")), ReceiptSeen),
+        (TOPICS.receipt("v1"), packed(Receipt(run="r1", task_digest="a" * 64, outcome="late")), Receipt),
         (TOPICS.agent_state("v1"), packed(UP, agent="v1"), OwnState),
         (TOPICS.agent_state("v1"), b"", None),
         (TOPICS.coordinator_state(), packed(COORDINATOR), CoordinatorSeen),
