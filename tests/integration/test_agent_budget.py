@@ -147,7 +147,7 @@ def test_agent_computes_one_long_answer_after_the_other_and_refuses_when_many_wa
         bench.coordinator.clear("m0")
         bench.run(0.5)
         assert not lives(first)
-        assert agent._effects._long.job.run == "m2"
+        assert agent._effects._long.asked.run == "m2"
         assert WorkItem.running["answer"] == 1
     finally:
         agent.stop()
