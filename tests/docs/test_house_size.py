@@ -27,7 +27,6 @@ TWO_MEANINGS = {
     "Presence": "what a coordinator, and an agent, say of themselves on the broker",
     "Publisher": "messages of a coordinator, and of an agent",
     "Restarted": "an event of a run, and of a session",
-    "Scores": "a vehicle's scores as it computes them, and as the coordinator reads them",
     "Signatures": "a coordinator's, and what an operator holds them against",
     "Tick": "time passes: an event of each pure machine",
 }
