@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.port import Message, Transport
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, clearing, frames_for_lists
 from schemas.errors import BrokerError, WireError
 from schemas.limits import MAX_CRL_BYTES
 from schemas.messages import Manifest
-from schemas.parts import clearing, frames_for_lists
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 

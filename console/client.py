@@ -72,7 +72,11 @@ class CoordinatorClient:
 
     def get(self, path: str) -> Any:
         """Return the JSON of ``GET path``; raises CoordinatorError or NotFoundError."""
-        return self._call("GET", path, None)
+        return self._json(self._call("GET", path, None))
+
+    def page(self, path: str) -> bytes:
+        """Return what ``GET path`` answers; raises CoordinatorError or NotFoundError."""
+        return self._call("GET", path, None).content
 
     def post(self, path: str, body: Any = None) -> Any:
         """Return the JSON of ``POST path``.
@@ -83,7 +87,7 @@ class CoordinatorClient:
         UsageError
             The coordinator refuses what was asked, or the token cannot be read.
         """
-        return self._call("POST", path, body)
+        return self._json(self._call("POST", path, body))
 
     def run(self, run: str) -> dict[str, Any]:
         """Return one run; raises CoordinatorError, or NotFoundError that names the newest ones there are."""
@@ -152,7 +156,13 @@ class CoordinatorClient:
                 raise UsageError(f"{fault}; this needs the token: give --token (or GLASSFLEET_TOKEN)") from fault
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _call(self, method: str, path: str, body: Any) -> Any:
+    def _json(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError as fault:
+            raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?") from fault
+
+    def _call(self, method: str, path: str, body: Any) -> httpx.Response:
         if not self.url:
             raise UsageError(
                 f"no coordinator: give --coordinator URL (or GLASSFLEET_COORDINATOR), or start one with "
@@ -170,31 +180,28 @@ class CoordinatorClient:
                 f"no coordinator answers at {self.shown}{noted}: {str(fault) or 'it is silent'}; start one with "
                 "`glassfleet coordinator`, or name another with --coordinator"
             ) from fault
-        if answer.is_success:
-            try:
-                return answer.json()
-            except ValueError as fault:
-                raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?") from fault
-        self._refused(answer)
-        return None
+        if not answer.is_success:
+            raise self._refusal(answer)
+        return answer
 
-    def _refused(self, answer: httpx.Response) -> None:
+    def _refusal(self, answer: httpx.Response) -> GlassfleetError:
+        """Return what an answer that is no success means."""
         detail = _detail(answer)
         match answer.status_code:
             case 401 | 403:
-                raise UsageError(
+                return UsageError(
                     "the coordinator refused the token: give --token (or GLASSFLEET_TOKEN), or --state-dir with the "
                     f"coordinator's api-token ({detail})"
                 )
             case 404:
-                raise NotFoundError(detail)
+                return NotFoundError(detail)
             case 400 | 409 | 413 | 422:
-                raise UsageError(detail)
+                return UsageError(detail)
             case 503:
-                raise CoordinatorError(detail)
+                return CoordinatorError(detail)
             case 507:
-                raise StorageError(detail)
-        raise CoordinatorError(f"the coordinator at {self.shown} answered {answer.status_code}: {detail}")
+                return StorageError(detail)
+        return CoordinatorError(f"the coordinator at {self.shown} answered {answer.status_code}: {detail}")
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -95,20 +95,6 @@ def rows_there(path: Path) -> Path:
     return path
 
 
-def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    """Make a TOML file's settings the defaults of the command: flags and environment stay stronger."""
-    if value is None:
-        return
-    settings = read_toml(Path(value))
-    known = {parameter.name for parameter in ctx.command.params if parameter.name not in ("config", "help", "quiet")}
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise UsageError(
-            f"{value}: unknown setting {unknown[0]!r}; {ctx.command_path} knows {', '.join(sorted(map(str, known)))}"
-        )
-    ctx.default_map = {**(ctx.default_map or {}), **settings}
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a file of settings; raises UsageError that says what is wrong with it."""
     try:
@@ -117,19 +103,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"cannot read {path}: {fault.strerror}") from fault
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise UsageError(f"{path} is not valid TOML: {fault}") from fault
-
-
-def config_option(function: F) -> F:
-    """Add ``--config FILE``."""
-    return click.option(
-        "--config",
-        envvar="GLASSFLEET_CONFIG",
-        is_eager=True,
-        expose_value=False,
-        callback=_load_settings,
-        metavar="FILE",
-        help="TOML file; its keys are this command's long options with _ for -. Flags and environment are stronger.",
-    )(function)
 
 
 def state_dir_option(function: F) -> F:
@@ -206,11 +179,6 @@ def broker_security() -> dict[str, Any]:
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
-
-
-def result_options(function: F) -> F:
-    """Add ``--json`` and ``--config FILE``."""
-    return json_option(config_option(function))
 
 
 def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -358,30 +326,22 @@ def broker_kind_option(flag: str) -> Callable[[F], F]:
 
 
 def version_argument(function: F) -> F:
-    """Add the argument NAME@VERSION, as ``chosen``: name and version. NAME VERSION was the former way, and works."""
+    """Add the argument NAME@VERSION, as ``chosen``: name and version."""
 
-    def parsed(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, int]:
-        name, version = versioned("@".join(words))
+    def parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, int]:
+        name, version = versioned(text)
         if version is None:
             raise UsageError(f"which version of {name}? Write {name}@VERSION (see: glassfleet model list)")
         return name, version
 
-    return click.argument("chosen", nargs=-1, required=True, metavar="NAME@VERSION", callback=parsed)(function)
+    return click.argument("chosen", metavar="NAME@VERSION", callback=parsed)(function)
 
 
-def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
-
-    Raises
-    ------
-    UsageError
-        What follows the @ is no number, or another one than `version`.
-    """
+def versioned(text: str) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION; None is the current one. Raises UsageError."""
     name, mark, number = text.partition("@")
     if not mark:
-        return text, version
+        return text, None
     if not (number.isdecimal() and number.isascii()):
         raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
-    if version not in {None, int(number)}:
-        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
     return name, int(number)

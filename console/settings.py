@@ -1,4 +1,4 @@
-"""Options of a service's command, made from its configuration class: one flag and one text per setting."""
+"""Options of a service's command, made from its configuration class; file and environment take all its settings."""
 
 from __future__ import annotations
 
@@ -82,24 +82,25 @@ class Given(Generic[C]):
 
 
 def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add one option per setting of `config`, and ``--config FILE``; the command gets a :class:`Given` for them.
+    """Add the options that `config.flags` names, and ``--config FILE``; the command gets a :class:`Given` for them.
 
     The option's help is the setting's description in the class's docstring. No option has a default: what is not given
     stays None, and the configuration class looks in environment, file and defaults.
     """
     described = descriptions(config)
-    keys = list(settings_of(config))
+    known = settings_of(config)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(config_file: Path | None, **options: Any) -> Any:
-            return function(Given(config, config_file, {key: options.pop(key) for key in keys}), **options)
+            return function(Given(config, config_file, {key: options.pop(key) for key in config.flags}), **options)
 
         decorated = click.option(
             "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
-            help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
+            help="TOML file with any settings (docs/reference/settings.md). Options and environment are stronger.",
         )(call)  # fmt: skip
-        for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
+        for name in reversed(config.flags):
+            field = known[name].field
             kind = _plain(field.annotation)
             flag = f"--{name.replace('_', '-')}"
             default = None if field.is_required() or field.default_factory is not None else field.get_default()
@@ -107,7 +108,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             shown = "" if default is None or default is False or default == "" else f" Default: {default}."
             text = " ".join(described[name][0].replace("`", "").split()) + shown
             if kind is bool:
-                decorated = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)(decorated)
+                decorated = click.option(flag, name, is_flag=True, callback=_given, help=text)(decorated)
             elif get_origin(kind) is Literal:
                 choice = click.Choice([str(item) for item in get_args(kind)])
                 decorated = click.option(flag, name, default=None, type=choice, help=text)(decorated)
@@ -119,6 +120,10 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
         return decorated
 
     return decorate
+
+
+def _given(_context: click.Context, _option: click.Parameter, value: bool) -> bool | None:
+    return value or None  # what is not given is left to environment and file
 
 
 def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:

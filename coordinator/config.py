@@ -100,9 +100,10 @@ class CoordinatorConfig(Settings):
     service: ClassVar = "coordinator"
     shared: ClassVar = None
     top: ClassVar = "strict"
-    first: ClassVar = (
-        *("broker", "identity", "journal", "standby"),
-        *("fleet", "state_dir", "api_host", "api_port", "api_expose"),
+    flags: ClassVar = (
+        *("broker", "identity", "journal", "standby", "take_over", "fleet", "state_dir"),
+        *("api_host", "api_port", "api_expose", "notify"),
+        *("broker_wait", "ca_file", "insecure_plaintext", "log_level", "log_format"),
     )
 
     broker: str = "mqtt://127.0.0.1:1883"

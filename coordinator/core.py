@@ -6,8 +6,8 @@ could not be sent is found now, and ends the run by name. When the append fails 
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 
-The four words are four places: `transaction.decide` with `preflight.Preflight`, the journal, `directory.Runs` (which
-also answers questions about runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
+The four words are four places: `transaction.decide`, the journal, `directory.Runs` (which also answers questions about
+runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
 The class owns no thread, no clock and no socket: `process` gives it those, and a simulator may give it others.
 """
 
@@ -40,39 +40,25 @@ from coordinator.fleet.directory import Fleet
 from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
-from coordinator.messages.decoder import (
-    UNKNOWN_TASK,
-    BadBirth,
-    Birth,
-    ClearedRequest,
-    Death,
-    Decoder,
-    ForRun,
-    Ignored,
-    Leftover,
-    Peer,
-    RetainedRequest,
-    Scores,
-)
+from coordinator.messages import UNKNOWN_TASK, Decoder, Ignored, Inbound, Leftover, RetainedRequest
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
-from coordinator.runs.earlier import earlier, quarantined
-from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import Observer, place
+from coordinator.runs.earlier import private_start
+from coordinator.runs.effects import EffectHandler, Observer, place
 from coordinator.runs.outages import Outages
-from coordinator.runs.preflight import Preflight
 from coordinator.runs.schedules import Schedules
 from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from coordinator.specification.schedule import Schedule
+from schemas.envelope import Envelope, Retained
 from schemas.errors import NotFoundError, StorageError, UsageError
-from schemas.parts import Retained
+from schemas.messages import AgentState, CoordinatorState, Evaluation, Receipt
 from schemas.record import ModelRecord
-from schemas.topics import Topics
+from schemas.topics import Address, Topics
 
 _log = structlog.get_logger("coordinator")
 
@@ -128,7 +114,7 @@ class Coordinator:
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, schedules, outages
         What is known; the HTTP API reads them.
-    preflight, effects
+    effects
         What is done.
     """
 
@@ -151,7 +137,6 @@ class Coordinator:
     outages: Outages
     runs: Runs
     schedules: Schedules
-    preflight: Preflight
     effects: EffectHandler
 
     @property
@@ -228,8 +213,10 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
-        self.witness.write()
-        self.fleet.write_scores()
+        if self.witness.new:
+            self.witness.write()
+        if self.fleet.unwritten:
+            self.fleet.write_scores()
         self._apply(events)
 
     def tick(self, now: float | None = None) -> None:
@@ -281,7 +268,9 @@ class Coordinator:
         start = Start(self.timeline.now(), spec, self.fleet.offers() | self.fleet.faulty())
         champion = self.models.champion(spec.model)
         if spec.private is not None:
-            start = self._private_start(start, champion)
+            formers = [each.document for _, each in self.rollouts.formers(spec.model, private=True)]
+            in_use = None if champion is None else champion.document
+            start = private_start(start, in_use, formers, self.runs.private_past())
         elif champion is not None and not champion.is_private and spec.participation == "cohort":
             start = replace(start, champion=champion.document)
         policy = spec.policy.with_quorum(len(self._counted(start, champion)))
@@ -318,19 +307,6 @@ class Coordinator:
             known = self.fleet.known()
         return {*known} - {*start.spec.without}
 
-    def _private_start(self, start: Start, champion: ModelRecord | None) -> Start:
-        """Return the start of a private run, with what earlier ones mean for it."""
-        spec, documents = start.spec, self.runs.private_past()
-        false = quarantined(documents, spec.readmit)
-        return replace(
-            start,
-            spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
-            false_answers=tuple(sorted(false)),
-            champion=None if champion is None else champion.document,
-            formers=tuple(each.document for _, each in self.rollouts.formers(spec.model, private=True)),
-            earlier=earlier(documents),
-        )
-
     def cancel(self, run: str, reason: str = "cancelled by an operator") -> None:
         """End a live run; a run that has ended stays as it is. Raises NotFoundError when there is no such run."""
         if run in self.runs.live:
@@ -351,11 +327,26 @@ class Coordinator:
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
         decoded = self.decoder.decode(message, at)
         match decoded:
-            case Birth() | Death() | BadBirth():
+            case (run, event) if run in self.runs.live:
+                return [(run, event)]
+            case (run, event):
+                self.effects.reply_not_live(run, event)
+            case Envelope(body=AgentState()) | Address(kind="agent-state"):
                 return self._presence_events(decoded, at)
-            case Peer():
-                self.presence.check_peer(decoded, retained=message.retained)
-            case Scores(agent, scores):
+            case Ignored(code, detail, agent):
+                self._ignore(code, detail, agent, message.topic)
+            case _:
+                self._take(decoded, message)
+        return []
+
+    def _take(self, decoded: Inbound | None, message: Message) -> None:
+        """Take what is no event of a run."""
+        match decoded:
+            case Envelope(body=CoordinatorState() as state, time=term):
+                self.presence.check_peer(state.incarnation, state.status, term, retained=message.retained)
+            case Address(kind="coordinator-state"):
+                self.presence.check_peer("", "down", 0.0, retained=message.retained)
+            case Envelope(agent=agent, body=Evaluation() as scores):
                 self.fleet.evaluated(agent, scores)
                 self.rollouts.report(agent, scores)
             case Leftover(topic):
@@ -363,32 +354,28 @@ class Coordinator:
                 self.transport.publish(topic, b"", retain=True)
             case RetainedRequest(run, blobs):
                 self.effects.check_request(run, blobs)
-            case ClearedRequest(run) if run in self.runs.live:
+            case Address(kind="request", run=run) if run in self.runs.live:
                 # Somebody cleared the request of a live run, or the broker lost it: agents took it for the run's end.
                 self.metrics["requests.restored"] += 1
                 self._restore(self.runs.live[run])
-            case Ignored(code, detail):
-                self.metrics[f"ignored.{code}"] += 1
-                _log.info("message-ignored", topic=message.topic[:200], code=code, detail=detail)
-            case ForRun(run, event) if run in self.runs.live:
-                return [(run, event)]
-            case ForRun(run, event):
-                self.effects.reply_not_live(run, event)
-        return []
 
-    def _presence_events(self, decoded: Birth | Death | BadBirth, at: float) -> list[tuple[str, Event]]:
-        if isinstance(decoded, BadBirth):
-            self.metrics[f"ignored.{decoded.code}"] += 1
-            reason = f"{decoded.code}: {decoded.detail}"[:480]
-            if self.fleet.came_unreadable(decoded.agent, reason):
-                self.effects.receipt(SendReceipt(BIRTH, decoded.agent, UNKNOWN_TASK, "rejected", reason), _log)
-            return []
-        if isinstance(decoded, Death):
-            self.decoder.forget(decoded.agent)
-        elif decoded.body.forecasts is not None:
-            self.witness.saw(decoded.agent, decoded.body.forecasts)
-        self.fleet.came_readable(decoded.agent)
-        event = self.arrivals.event_of(decoded, at)
+    def _ignore(self, code: str, detail: str, agent: str, topic: str) -> None:
+        self.metrics[f"ignored.{code}"] += 1
+        reason = f"{code}: {detail}"[:480]
+        if not agent:
+            _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
+        elif self.fleet.came_unreadable(agent, reason):
+            receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
+            self.effects.receipt(SendReceipt(agent, receipt), _log)
+
+    def _presence_events(self, message: Envelope | Address, at: float) -> list[tuple[str, Event]]:
+        state = message.body if isinstance(message, Envelope) else None
+        if not isinstance(state, AgentState) or state.status == "down":
+            self.decoder.forget(message.agent)
+        elif state.forecasts is not None:
+            self.witness.saw(message.agent, state.forecasts)
+        self.fleet.came_readable(message.agent)
+        event = self.arrivals.event_of(message, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 
     def _report_outages(self, at: float) -> None:
@@ -397,7 +384,7 @@ class Coordinator:
     def _apply(self, events: Iterable[tuple[str, Event]], decisions: Sequence[Decision] = ()) -> None:
         """Decide, append, replace, perform."""
         runs, wall = self.runs, self.timeline.wall()
-        transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.preflight, wall=wall)
+        transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.effects.preflight, wall=wall)
         if transaction.only_counted:
             self.metrics["answers.only-counted"] += transaction.only_counted
         self._append(transaction.entries, decisions)
@@ -429,7 +416,7 @@ class Coordinator:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""
         effects = standing(state)
         ready: Ready = {}
-        unable = self.preflight(state, effects, ready, again=True)
+        unable = self.effects.preflight(state, effects, ready, again=True)
         if unable is None:
             self._perform(effects, ready)
         else:

@@ -26,8 +26,7 @@ from coordinator.fleet.leadership import Election, Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
-from coordinator.messages.decoder import Decoder
-from coordinator.messages.publisher import Publisher, birth
+from coordinator.messages import Decoder, Publisher, birth
 from coordinator.models.aliases import Aliases
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
@@ -36,10 +35,8 @@ from coordinator.models.rollout.shell import Rollouts
 from coordinator.process.service import Service, link_of
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
-from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import Observer
+from coordinator.runs.effects import EffectHandler, Observer
 from coordinator.runs.outages import Outages
-from coordinator.runs.preflight import Preflight
 from coordinator.runs.schedules import Schedules
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
@@ -123,7 +120,6 @@ def assemble(
         kept_versions=config.retained_versions,
         room=lambda: min(MAX_DECODED_BYTES, MAX_PARTS * publisher.limit),
     )
-    preflight = Preflight(publisher, published, registry, now)
     coordinator = Coordinator(
         topics=topics,
         transport=transport,
@@ -152,8 +148,7 @@ def assemble(
         outages=outages,
         runs=runs,
         schedules=Schedules(runs, outages, directory.count_up, now, wall),
-        preflight=preflight,
-        effects=EffectHandler(runs, publisher, models, rollouts, preflight, metrics, now),
+        effects=EffectHandler(runs, publisher, models, published, registry, rollouts, metrics, now),
     )
     coordinator.resume()
     return coordinator

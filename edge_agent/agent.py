@@ -19,7 +19,7 @@ from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
 from edge_agent.forecast.log import newest_head
-from edge_agent.messages.decoder import (
+from edge_agent.messages import (
     Blob,
     CandidateWithdrawn,
     CoordinatorSeen,
@@ -27,29 +27,23 @@ from edge_agent.messages.decoder import (
     Inbound,
     ModelVersion,
     OwnState,
+    Publisher,
     RequestInParts,
     request_seen,
     with_roster,
 )
-from edge_agent.messages.duplicate_id import OwnId
-from edge_agent.messages.presence import Presence
-from edge_agent.messages.publisher import Publisher
-from edge_agent.messages.reannounce import Reannouncer
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import answered
-from edge_agent.session.allowance import NAME as SPENT
-from edge_agent.session.allowance import OTHER, Allowance
+from edge_agent.presence import OwnId, Presence, Reannouncer
+from edge_agent.session.accounts import OTHER, SPENT, TOLD, WATCHED, Allowance, Disclosures, WatchStore
 from edge_agent.session.answers import DOMAIN, Answerer
-from edge_agent.session.disclosures import NAME as DISCLOSURES
-from edge_agent.session.disclosures import Disclosures
 from edge_agent.session.events import (
     Connected,
     Disconnected,
     Event,
-    ReceiptSeen,
     RequestCleared,
     RequestSeen,
     Restarted,
@@ -59,8 +53,6 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
-from edge_agent.session.watched import NAME as WATCHED
-from edge_agent.session.watched import WatchStore
 from edge_agent.sources import Source
 from edge_agent.storage import FolderLock, load_secret, make_directory
 from glassfleet.contract import catalogue
@@ -68,9 +60,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME
 from schemas import codec
+from schemas.envelope import open_request
 from schemas.errors import WireError
-from schemas.messages import Manifest, ModelPointer, Trial
-from schemas.parts import open_request
+from schemas.messages import Manifest, ModelPointer, Receipt, Trial
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
@@ -160,7 +152,6 @@ class Agent:
             tests=lambda: _test_rows(config, source.current().test),
         )
         answerer = Answerer(
-            self._topics,
             snapshots,
             secret,
             self._private,
@@ -172,7 +163,7 @@ class Agent:
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
-        self._disclosures = Disclosures(directory / DISCLOSURES, wall)
+        self._disclosures = Disclosures(directory / TOLD, wall)
         self._allowance = Allowance(directory / SPENT, config.month, wall)
 
         self.will = self._presence.last_will()
@@ -344,7 +335,7 @@ class Agent:
         match event:
             case RequestInParts() | RequestSeen() | RequestCleared():
                 self._request(event)
-            case ReceiptSeen(outcome=outcome):
+            case Receipt(outcome=outcome):
                 self.counts[f"receipt-{outcome}"] += 1
                 self._step(event)
             case OwnState(state, started):
@@ -373,7 +364,8 @@ class Agent:
                 lambda content: self._react(request_seen(open_request(envelope, content))),
             )
             return
-        self._fetcher.cancel(name)
+        if name in self._fetcher.wanted:
+            self._fetcher.cancel(name)
         if isinstance(event, RequestSeen):
             self.counts["requests"] += 1
             if (roster := self._roster(event)) is not None:
@@ -388,7 +380,7 @@ class Agent:
         if not is_asked or self.session.phase(run, request.task_digest) not in ("unseen", "parked"):
             return None
         try:
-            return self._private.roster(run, request)
+            return self._private.roster(event)
         except PrivacyError:
             return None  # what is damaged is told when the request is refused
 

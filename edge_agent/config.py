@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from broker.port import ConnectionSettings
 from edge_agent.compute.budget import Budget
-from edge_agent.session.allowance import Monthly
+from edge_agent.session.accounts import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
 from glassfleet.private.ledger import Limits
@@ -87,9 +87,10 @@ class AgentConfig(Settings):
 
     service: ClassVar = "agent"
     shared: ClassVar = SHARED
-    first: ClassVar = (
+    flags: ClassVar = (
         *("id", "broker", "identity", "data", "target", "labels", "categories", "missing"),
-        *("private", "fleet", "state_dir"),
+        *("private", "fleet", "state_dir", "slow"),
+        *("broker_wait", "ca_file", "insecure_plaintext", "log_level", "log_format"),
     )
 
     id: Id

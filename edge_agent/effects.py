@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge_agent.compute.worker import LOOK, WorkerError, WorkItem
-from edge_agent.messages.publisher import Publisher
-from edge_agent.session.allowance import Allowance, OverBudgetError
+from edge_agent.messages import Publisher
+from edge_agent.session.accounts import Allowance, Disclosures, OverBudgetError, numbers_in
 from edge_agent.session.answers import Answerer
-from edge_agent.session.disclosures import Disclosures, numbers_in
 from edge_agent.session.events import (
     Compute,
     Computed,
@@ -25,19 +24,18 @@ from edge_agent.session.events import (
     Event,
     Forget,
     Park,
-    ReceiptSeen,
     Refuse,
+    RequestSeen,
     Send,
 )
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
-from glassfleet.contract.messages import Task
 from glassfleet.data.recent import recent
 from glassfleet.errors import PrivacyError, TaskError
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
-from schemas.messages import ContributionBody, Refusal
+from schemas.messages import ContributionBody, Receipt
 
 WAITING: Final = 4
 """Most long answers that wait for the one that is computed; whoever came later would wait for many budgets of time."""
@@ -47,7 +45,7 @@ WAITING: Final = 4
 class _Long:
     """An answer that is computed in another process."""
 
-    job: Compute
+    asked: RequestSeen
     snapshot: Snapshot
     began: float
     work: WorkItem
@@ -63,7 +61,7 @@ class Effects:
     answerer : Answerer
     outbox : Outbox
     publisher : Publisher
-    private : PrivateRuns
+    private : PrivateAnswers
     allowance : Allowance
         Counts what is spent, and says when nothing more is given.
     disclosures : Disclosures
@@ -100,7 +98,7 @@ class Effects:
         log: Any,
         slow: float,
     ) -> None:
-        self.jobs: dict[tuple[str, str], Compute] = {}
+        self.jobs: dict[tuple[str, str], RequestSeen] = {}
         self._source = source
         self._answerer = answerer
         self._outbox = outbox
@@ -114,14 +112,14 @@ class Effects:
         self._log = log
         self._slow = slow
         self._long: _Long | None = None
-        self._waiting: dict[tuple[str, str], Compute] = {}  # long ones whose turn comes
+        self._waiting: dict[tuple[str, str], RequestSeen] = {}  # long ones whose turn comes
         self._on_the_way: dict[tuple[str, str], tuple[float, int]] = {}
 
     def perform(self, effect: Effect) -> None:
         """Do one thing; what takes long waits for `work`."""
         match effect:
-            case Compute(run=run, request=request):
-                self.jobs[run, request.task_digest] = effect
+            case Compute(asked):
+                self.jobs[asked.run, asked.request.task_digest] = asked
             case Send(run=run, task_digest=digest, tries=tries) if self._slow:
                 # A slow link: what is on it cannot be called back, though a newer request may have parked the answer.
                 # One copy of it at most, and each leaves after the same time: nothing piles up.
@@ -133,12 +131,12 @@ class Effects:
             case Park(run=run, task_digest=digest):
                 self._abandon(run, digest)
                 self._outbox.park(run, digest)
-            case Forget(run=run, task_digest=digest, outcome=outcome, reason=reason):
-                self._abandon(run, digest)
+            case Forget(receipt):
+                self._abandon(receipt.run, receipt.task_digest)
                 about = self._about(effect)
-                self._outbox.end(run, digest, outcome)
-                say = self._log.info if outcome in ("accepted", "duplicate") else self._log.warning
-                say("receipt", outcome=outcome, reason=reason, **about)
+                self._outbox.end(receipt.run, receipt.task_digest, receipt.outcome)
+                say = self._log.info if receipt.outcome in ("accepted", "duplicate") else self._log.warning
+                say("receipt", outcome=receipt.outcome, reason=receipt.reason, **about)
             case EndRun(run=run):
                 self._abandon(run)
                 self._outbox.end_run(run)
@@ -152,10 +150,10 @@ class Effects:
         if self._waiting and self._long is None and WorkItem.has_room("answer"):
             key = next(iter(self._waiting))
             self.jobs[key] = self._waiting.pop(key)
-        for key, job in list(self.jobs.items()):
+        for key, asked in list(self.jobs.items()):
             if key in self.jobs:
                 del self.jobs[key]
-                self._answer(job)
+                self._answer(asked)
         for key, (due, tries) in list(self._on_the_way.items()):
             if due <= now:
                 del self._on_the_way[key]
@@ -177,81 +175,74 @@ class Effects:
         for jobs in (self.jobs, self._waiting):
             for key in [key for key in jobs if key[0] == run and digest in (None, key[1])]:
                 del jobs[key]
-        job = None if self._long is None else self._long.job
-        if job is not None and job.run == run and digest in (None, job.request.task_digest):
-            self._log.info("answer-abandoned", run=run, round=job.round)
+        asked = None if self._long is None else self._long.asked
+        if asked is not None and asked.run == run and digest in (None, asked.request.task_digest):
+            self._log.info("answer-abandoned", run=run, round=asked.round)
             self.stop()
 
     def _refuse(self, effect: Refuse) -> None:
-        run, digest = effect.run, effect.task_digest
         self._counts["refusals"] += 1
-        self._log.warning("refused", run=run, round=effect.round, reason=effect.reason)
-        refusal = Refusal(task_digest=digest, reason=effect.reason[:500])
-        self._publisher.refusal(refusal, run=run, round=effect.round, attempt=effect.attempt)
+        self._log.warning("refused", run=effect.run, round=effect.round, reason=effect.body.reason)
+        self._publisher.refusal(effect)
 
-    def _answer(self, job: Compute) -> None:
-        run, digest = job.run, job.request.task_digest
+    def _answer(self, asked: RequestSeen) -> None:
+        run, digest = asked.run, asked.request.task_digest
         if self._outbox.get(run, digest) is not None:
             self._outbox.unpark(run, digest)
             self._tell(Computed(run, digest))
             return
-        task = Task.from_value(job.request.task)
         began = self._clock()
 
         def compute() -> ContributionBody | None:
             self._allowance.check(run)
-            self._private.choose(run, job.request)
+            self._private.choose(asked)
             try:
-                rows = self._private.rows(run, job.request, self._source.current().train)
-                window = job.request.window
+                rows = self._private.rows(asked, self._source.current().train)
+                window = asked.request.window
                 if window is not None and not self._answerer.has_snapshot(run):
                     before, rows = rows.rows, recent(rows, window)
                     self._log.info("window", run=run, rows=rows.rows, of=before)
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)
-            self._private.check(run, job.request, snapshot, rows)
-            if self._answerer.is_light(task, snapshot):
-                return self._answerer.compute(run, job.request, snapshot)
+            self._private.check(asked, snapshot, rows)
+            if self._answerer.is_light(asked.task, snapshot):
+                return self._answerer.compute(asked, snapshot)
             if self._long is not None or not WorkItem.has_room("answer"):
                 if len(self._waiting) >= WAITING:
                     raise TaskError(f"over-budget: {WAITING} long answers wait here already")
-                self._waiting[run, digest] = job
+                self._waiting[run, digest] = asked
                 return None
-            self._long = _Long(job, snapshot, began, self._answerer.start(run, job.request, snapshot))
-            self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])
+            self._long = _Long(asked, snapshot, began, self._answerer.start(asked, snapshot))
+            self._log.info("answering-apart", run=run, round=asked.round, kind=asked.task.kind, task=digest[:8])
             return None
 
-        self._finish(job, began, compute)
+        self._finish(asked, began, compute)
 
     def _conclude(self, long: _Long) -> None:
         """Take the answer that another process left."""
-        job, snapshot = long.job, long.snapshot
+        asked, snapshot = long.asked, long.snapshot
         try:
-            self._finish(
-                job, long.began, lambda: self._answerer.body(job.run, job.request, snapshot, long.work.result())
-            )
+            self._finish(asked, long.began, lambda: self._answerer.body(asked, snapshot, long.work.result()))
         finally:
             long.work.end()
 
-    def _finish(self, job: Compute, began: float, compute: Callable[[], ContributionBody | None]) -> None:
+    def _finish(self, asked: RequestSeen, began: float, compute: Callable[[], ContributionBody | None]) -> None:
         """Store what `compute` returns, or refuse with its reason; None: it comes later."""
-        run, digest = job.run, job.request.task_digest
-        task = Task.from_value(job.request.task)
-        is_private = job.request.private is not None or task.scheme == PRIVATE
+        run, digest, task = asked.run, asked.request.task_digest, asked.task
+        is_private = asked.request.private is not None or task.scheme == PRIVATE
         try:
             body = compute()
             if body is None:
                 return
-            envelope = self._publisher.envelope(body, run=run, scheme=task.scheme, round=job.round, attempt=job.attempt)
-            payload = self._answerer.pack(envelope, lambda: self._publisher.limit)
+            payload = self._publisher.pack(body, asked, self._outbox.max_bytes)
         except PrivacyError as fault:  # its details stay here
-            self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
+            self._log.warning("not-answered", run=run, round=asked.round, reason=str(fault))
             self._tell(ComputeFailed(run, digest, fault.reason))
             return
         except TaskError as fault:
             if is_private:
-                self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
+                self._log.warning("not-answered", run=run, round=asked.round, reason=str(fault))
                 self._private.leave(run)
             is_secret = is_private and not isinstance(fault, OverBudgetError)
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_secret else str(fault)))
@@ -261,7 +252,7 @@ class Effects:
         except Exception as fault:  # noqa: BLE001 - it is logged
             # A task comes from a peer, and a scheme may come from another package: neither may end the agent.
             why = "see the vehicle's log" if isinstance(fault, WorkerError) else type(fault).__name__
-            self._log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
+            self._log.exception("answer-failed", run=run, round=asked.round, scheme=task.scheme)
             if is_private:
                 self._private.leave(run)
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else f"internal fault: {why}"))
@@ -276,7 +267,7 @@ class Effects:
         self._log.info(
             "answered",
             run=run,
-            round=job.round,
+            round=asked.round,
             kind=task.kind,
             task=digest[:8],
             rows=body.rows,
@@ -284,11 +275,12 @@ class Effects:
             seconds=round(self._clock() - began, 4),
         )
         numbers = numbers_in(body.contribution)
-        self._disclosures.note(run, task.scheme, numbers, *self._private.protection(run, job.request))
+        self._disclosures.note(run, task.scheme, numbers, *self._private.protection(asked))
         for lost in self._outbox.put(run, digest, payload):
-            about = {"run": run, "round": job.round, "task": digest[:8]}
+            about = {"run": run, "round": asked.round, "task": digest[:8]}
             self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)
-            self._tell(ReceiptSeen(*lost, "rejected", "gave way: the outbox is full"))
+            why = "gave way: the outbox is full"
+            self._tell(Receipt(run=lost[0], task_digest=lost[1], outcome="rejected", reason=why))
         self._tell(Computed(run, digest))
 
     def _send(self, run: str, digest: str, tries: int) -> None:
@@ -310,11 +302,12 @@ class Effects:
 
     def _about(self, effect: Forget) -> dict[str, Any]:
         """Return what a log line about a task says: its run, and its round as far as somebody knows it."""
-        about: dict[str, Any] = {"run": effect.run, "task": effect.task_digest[:8]}
+        run, digest = effect.receipt.run, effect.receipt.task_digest
+        about: dict[str, Any] = {"run": run, "task": digest[:8]}
         if effect.round:
             return about | {"round": effect.round}
         # After a restart, until the coordinator asks again, only the stored answer knows.
-        payload = self._outbox.get(effect.run, effect.task_digest)
+        payload = self._outbox.get(run, digest)
         if payload is not None:
             about["round"] = self._publisher.stored(payload).round
         return about

@@ -23,7 +23,7 @@ from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
-from edge_agent.messages.presence import software_version
+from edge_agent.presence import software_version
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from edge_agent.storage import FolderLock, make_directory

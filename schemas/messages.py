@@ -237,9 +237,10 @@ class Request(Body):
     remaining : float
         Seconds left when this was sent. Informative: only the coordinator decides what is late.
     asked : list of str or None
-        Who is asked, where some are, and few; None: every agent that can, and of a fixed cohort its members.
+        Who is asked, where it is one group of a private run; None: every agent that can, and of a fixed cohort its
+        members.
     sample : Sample or None
-        Who is asked, where these are many and not all.
+        Who is asked, where not all are.
     without : list of str or None
         Who is not asked, whatever the others are.
     private : list of PrivateGroup or None

@@ -77,8 +77,8 @@ class Settings(BaseModel):
     top: ClassVar[Literal["all", "shared", "strict"]] = "all"
     """Which keys the file may have outside the table; others are left alone, or (strict) refused."""
 
-    first: ClassVar[tuple[str, ...]] = ()
-    """Keys that a first start needs; help lists them before the others."""
+    flags: ClassVar[tuple[str, ...]] = ()
+    """Keys that are options of the command, too, in the order of its help: what is given by hand."""
 
     fleet: Id = DEFAULT_FLEET
     state_dir: Path = Field(default_factory=state_home)
@@ -173,12 +173,12 @@ class Settings(BaseModel):
             return f"configuration: {text}"
         places = {(each.group, each.name): key for key, each in settings_of(cls).items()}
         key = places.get((where[0], where[-1]), where[0])
-        flag, variable = f"--{key.replace('_', '-')}", cls._variables(key)[0]
+        flag = f"--{key.replace('_', '-')}" if key in cls.flags else ""
+        variable = cls._variables(key)[0]
         if first["type"] == "missing":
             return f"{key} is missing: give {flag}, set {variable}, or write it in the --config file"
-        if first["type"] == "string_pattern_mismatch":
-            return f"{key} is {NO_ID} ({flag}, {variable} or --config)"
-        return f"{key}: {text} ({flag}, {variable} or --config)"
+        text = f"{key} is {NO_ID}" if first["type"] == "string_pattern_mismatch" else f"{key}: {text}"
+        return f"{text} ({', '.join(filter(None, [flag, variable]))} or --config)"
 
 
 @cache

@@ -103,7 +103,7 @@ def growth(url: str, seen: JournalSummary, now: float) -> Finding:
     if left > WARN_DAYS:
         return fine("growth", says)
     date = f"{datetime.fromtimestamp(now + left * 86400.0, tz=UTC):%Y-%m-%d}"
-    fix = "keep events for fewer days (coordinator --records-days), or move the journal to a larger disk"
+    fix = "keep events for fewer days (coordinator records_days), or move the journal to a larger disk"
     return warning("growth", f"{says}: the disk, with {size(free)} free, is full on {date}", fix)
 
 

@@ -13,7 +13,7 @@ import click
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, warning, wrong
-from console.common import BrokerOptions, broker_options, options_as, print_json, result_options, rows_place
+from console.common import BrokerOptions, broker_options, json_option, options_as, print_json, rows_place
 from console.progress import progress
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics, check_id
@@ -87,7 +87,7 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     "--kuksa-token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="File with a token for the databroker.",
 )  # fmt: skip
-@result_options
+@json_option
 @options_as(DoctorOptions)
 def doctor(options: DoctorOptions) -> int:
     """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal, data and databroker.

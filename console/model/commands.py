@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, options_as, print_json, result_options, security_options
+from console.common import broker_options, json_option, options_as, print_json, security_options
 from console.model.export import export_model, report
 from console.model.named import (
     ModelOptions,
@@ -29,6 +29,7 @@ from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
 if TYPE_CHECKING:
+    from glassfleet.explain import ModelView
     from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
 
@@ -69,8 +70,6 @@ class ExplainOptions(ShowOptions):
     fixed: tuple[str, ...]
     only: tuple[str, ...]
     max_inputs: int | None
-    all_rows: bool
-    most: int
     words: Path | None
 
 
@@ -91,7 +90,7 @@ for _command in (history, diff, promote, rollback, sign, export_model, rollout, 
 @model.command("list")
 @broker_options
 @security_options
-@result_options
+@json_option
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
 
@@ -146,7 +145,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
 
 @model.command()
 @model_options
-@result_options
+@json_option
 @options_as(ShowOptions)
 def show(options: ShowOptions) -> None:
     """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
@@ -156,7 +155,7 @@ def show(options: ShowOptions) -> None:
       glassfleet model show qoe --json > qoe.json
     """
     from console.model.words import input_words, wrapped
-    from glassfleet.explain import summary
+    from glassfleet.explain import ModelView
     from schemas.documents import document_digest
 
     record, learned, standing, moved = load_with_moved(options)
@@ -175,13 +174,14 @@ def show(options: ShowOptions) -> None:
         click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
     click.echo(f"  size: {size}")
-    for note in summary(learned, top=0).notes:
+    view = ModelView(learned, {} if record is None else record.parameters)
+    for note in view.summary.notes:
         click.echo("\n".join(wrapped(note, "  ")))
     if record is not None:
         _show_training(record, learned)
     for each in moved:
         click.echo("\n".join(wrapped(f"moved: {each}", "  ")))
-    _show_inputs(record, learned)
+    _show_inputs(view)
     target = learned.domain.target
     if target is not None:
         click.echo(f"  target {target.name}: {input_words(target)}")
@@ -189,23 +189,19 @@ def show(options: ShowOptions) -> None:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
 
 
-def _show_inputs(record: ModelRecord | None, learned: Model) -> None:
+def _show_inputs(view: ModelView) -> None:
     """Say of each input what it is, how far it moves the answer over the fleet's rows, and over its range."""
     from console.model.words import input_words, wrapped
-    from glassfleet.explain import importance, reach
-    from glassfleet.export.tables import levels_of
-    from glassfleet.model.baseline import reference_of
+    from glassfleet.explain.partitions import levels_of
 
-    domain = learned.domain
-    reference = None if record is None else reference_of(record.parameters, domain)
-    moved, spans = (each(learned, reference, domain.names) for each in (importance, reach))
+    domain = view.model.domain
     unit = " %" if domain.target is None else f" {domain.target.unit}" if domain.target.unit else ""
-    for variable, levels in zip(domain.features, levels_of(learned), strict=False):
+    for variable, levels in zip(domain.features, levels_of(view.model), strict=False):
         words = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
-        if variable.name in moved:
-            words += f"; moves the answer by {moved[variable.name]:.3g}{unit}"
-        if variable.name in spans:
-            words += f", over its range by {spans[variable.name]:.3g}{unit}"
+        if variable.name in view.importance:
+            words += f"; moves the answer by {view.importance[variable.name]:.3g}{unit}"
+        if variable.name in view.reach:
+            words += f", over its range by {view.reach[variable.name]:.3g}{unit}"
         click.echo("\n".join(wrapped(words, "  ")))
 
 
@@ -244,7 +240,7 @@ def _private(record: ModelRecord, learned: Model) -> list[str]:
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
 @click.option("--full", is_flag=True, help="Every term of each rule, not only those that can move it most.")
 @words_option
-@result_options
+@json_option
 @options_as(RulesOptions)
 def rules(options: RulesOptions) -> None:
     """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
@@ -256,7 +252,7 @@ def rules(options: RulesOptions) -> None:
     from console.model.words import input_words, rule_lines, wrapped
     from console.tables import printable
     from glassfleet.explain import RuleView, summary
-    from glassfleet.export.tables import levels_of
+    from glassfleet.explain.partitions import levels_of
     from glassfleet.model.protocol import readable_rules
     from glassfleet.model.rules import measures_note, most_used
 
@@ -281,7 +277,7 @@ def rules(options: RulesOptions) -> None:
 @model.command()
 @model_options
 @rows_option("The rows", required=True)
-@result_options
+@json_option
 @options_as(PredictOptions)
 def predict(options: PredictOptions) -> None:
     """Forecast every row of a file: one line per row, in the target's own unit.
@@ -322,43 +318,27 @@ def predict(options: PredictOptions) -> None:
 @click.option("--fixed", multiple=True, metavar="INPUT", help="An input that cannot be changed; repeatable.")
 @click.option("--only", multiple=True, metavar="INPUT", help="An input that can be changed, and no other; repeatable.")
 @click.option("--max-inputs", type=click.IntRange(min=1), metavar="N", help="Change at most N inputs.")
-@click.option(
-    "--summary", "all_rows", is_flag=True,
-    help="In place of one row, all of them: mean share of each input, which rules decided, what fell back.",
-)  # fmt: skip
-@click.option(
-    "--rows", "most", type=click.IntRange(min=1), default=2000, show_default=True, metavar="N",
-    help="With --summary: of a longer file explain N rows, spread evenly over it.",
-)  # fmt: skip
 @words_option
-@result_options
+@json_option
 @options_as(ExplainOptions)
 def explain(options: ExplainOptions) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.
 
     Prints the rule in words, the degree to which each condition holds, each input's share and what the shares add up
-    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome. With --summary:
-    what the model looks at over a whole file.
+    to, the runner-up rules, and the smallest change of the inputs found that gives another outcome.
 
     \b
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
-      glassfleet model explain qoe --data drive.csv --summary
     """
-    from console.model.over_rows import explain_rows, refuse_mixed
-    from glassfleet.model.baseline import ReferenceRow
-
-    refuse_mixed(summary=options.all_rows)
-    record, learned, _ = load(options)
-    reference = typical(options, record, learned)
-    learned = spoken(learned, options.words)
-    if options.all_rows:
-        explain_rows(learned, options.data, options.most, reference, as_json=options.as_json)
-        return
     from console.model.inputs import row_of
     from console.model.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
+    from glassfleet.model.baseline import ReferenceRow
 
+    record, learned, _ = load(options)
+    reference = typical(options, record, learned)
+    learned = spoken(learned, options.words)
     both = [name for name in options.fixed if name in options.only]
     if both:
         raise UsageError(

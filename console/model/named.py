@@ -12,7 +12,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import BrokerOptions, F, broker_options, json_file, rows_place, security_options, versioned
-from schemas.errors import DocumentError, UsageError
+from schemas.errors import DocumentError
 
 if TYPE_CHECKING:
     from glassfleet.model.baseline import ReferenceRow
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from schemas.record import ModelRecord
 
 
+def file_of(text: str) -> Path | None:
+    """Return the file that NAME|FILE names; None: a published model."""
+    return Path(text) if "/" in text or text.endswith(".json") else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(BrokerOptions):
     """What `model_options` adds."""
 
-    name: str | None
-    version: int | None
-    file: Path | None
+    name: str
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is named in place of a published model; None: none is."""
+        return file_of(self.name)
 
 
 def model_options(function: F) -> F:
-    """Add what names one model: NAME, ``--version`` or ``--file``, and where to find it."""
+    """Add what names one model, published or in a file, and where to find it."""
     function = security_options(broker_options(function))
-    function = click.option(
-        "--file",
-        "file",
-        type=click.Path(path_type=Path),
-        metavar="RECORD",
-        help="Read a file, no broker: a record, a model document, or an export as json or fml.",
-    )(function)
-    function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
-    return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
+    return click.argument("name", metavar="NAME[@VERSION]|FILE")(function)
 
 
 def rows_option(words: str, *, required: bool) -> Callable[[F], F]:
@@ -62,7 +62,7 @@ def words_option(function: F) -> F:
 
 
 def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
-    """Read a model from a record, a bare document, an export in JSON, or FML.
+    """Read a model from a record, a bare document, or an export in JSON.
 
     Raises
     ------
@@ -110,8 +110,6 @@ def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, s
     from glassfleet.contract import catalogue
 
     if options.file is not None:
-        if options.name is not None or options.version is not None:
-            raise UsageError("give either NAME (and --version) or --file RECORD, not both")
         from console.model.signatures import Signatures
 
         record, learned = read_model_file(options.file)
@@ -121,9 +119,7 @@ def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, s
         elif signatures.verifier is not None:
             click.echo(f"{options.file} holds a model without a record: there is no signature to verify", err=True)
         return record, learned, "", []
-    if options.name is None:
-        raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
-    name, version = versioned(options.name, options.version)
+    name, version = versioned(options.name)
     url = broker_url(options.broker, options.state_dir)
     registry = read_registry(url, options.fleet)
     record = registry.record(name, version)

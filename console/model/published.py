@@ -15,10 +15,9 @@ from console.common import broker_security
 from console.model.signatures import Signatures
 from console.progress import progress
 from console.tables import printable
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, read_model
 from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
 from schemas.messages import Manifest, ModelPointer
-from schemas.parts import read_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics, check_id
 from schemas.trust.joining import BlobStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import print_json, result_options, versioned
+from console.common import json_option, print_json, versioned
 from console.run.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
 
@@ -22,7 +22,7 @@ _NAMED = 5
 @click.option("--yes", is_flag=True, help="Do not ask: you have looked at it.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the history.")
 @coordinator_options
-@result_options
+@json_option
 def sign(name: str, reason: str, api: CoordinatorClient, *, yes: bool, as_json: bool) -> None:
     """Let the coordinator sign a model that you checked, so that vehicles take it again.
 

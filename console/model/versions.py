@@ -11,14 +11,14 @@ import click
 from console.broker_discovery import broker_url
 from console.common import (
     broker_options,
+    json_option,
     print_json,
-    result_options,
     security_options,
     tell,
     version_argument,
     versioned,
 )
-from console.model.named import read_model_file
+from console.model.named import file_of, read_model_file
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
@@ -36,7 +36,7 @@ _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded"
 @click.command()
 @click.argument("name")
 @coordinator_options
-@result_options
+@json_option
 def history(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Show what a name stood for, when and why: publications, promotions, rollbacks, rollouts.
 
@@ -70,7 +70,7 @@ def history(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
 @click.argument("new", metavar="B")
 @broker_options
 @security_options
-@result_options
+@json_option
 def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """Show what differs between two models: rules added, gone and changed, parameters, limits, vehicles.
 
@@ -86,7 +86,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     from glassfleet.contract import catalogue
     from glassfleet.explain import difference
 
-    paths = [Path(text) if ("/" in text or "." in text) and Path(text).is_file() else None for text in (old, new)]
+    paths = [file_of(text) for text in (old, new)]
     registry = None if all(paths) else read_registry(broker_url(broker, state_dir), fleet)
 
     def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:
@@ -111,7 +111,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 @version_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
-@result_options
+@json_option
 def promote(chosen: tuple[str, int], reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
@@ -130,7 +130,7 @@ def promote(chosen: tuple[str, int], reason: str, api: CoordinatorClient, *, as_
 @click.option("--to", type=int, metavar="VERSION", help="Default: the version that was current before.")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
-@result_options
+@json_option
 def rollback(name: str, to: int | None, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Make a lower version current again; vehicles take it because its pointer is newer.
 

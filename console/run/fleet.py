@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import print_json, result_options
+from console.common import json_option, print_json
 from console.run.connection import coordinator_options
 from console.tables import Column, is_terminal, printable, show_table
 
@@ -26,7 +26,7 @@ VEHICLES = (
 @click.command()
 @coordinator_options
 @click.option("--all", "is_all", is_flag=True, help="Those too that need nobody.")
-@result_options
+@json_option
 def fleet(api: CoordinatorClient, *, is_all: bool, as_json: bool) -> None:
     """List the vehicles that need somebody, with the cause first: as the dashboard does. --json has all vehicles.
 

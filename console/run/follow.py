@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.tables import printable
@@ -17,21 +15,15 @@ from schemas.text import counted
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 POLL = 0.2
 """Seconds between two looks."""
 
+PATIENCE = 60.0
+"""Seconds that a command which waits does without the coordinator, which may be starting again."""
+
 _AGAIN = 0.5
-
-
-def coordinator_wait_option(function: F) -> F:
-    """Add ``--coordinator-wait SECONDS``."""
-    return click.option(
-        "--coordinator-wait", type=click.FloatRange(0, 86400), default=60.0, show_default=True, metavar="SECONDS",
-        help="With --wait: how long the coordinator may be away, to be started again, before this gives up.",
-    )(function)  # fmt: skip
 
 
 def patiently(api: CoordinatorClient, ask: Callable[[], T], patience: float, work: Work) -> T:

@@ -52,7 +52,7 @@ def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:
     from coordinator.specification.run import RunSpec
     from glassfleet.private.groups import LEAST_FLOOR
 
-    if "private" in spec or vehicles < LEAST_FLOOR:
+    if spec.get("private") is not None or vehicles < LEAST_FLOOR:
         return False
     try:
         Engine().check_start(RunSpec.from_document({**spec, "private": {}}))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import count_or_share, options_as, print_json, result_options, tell, version_argument
+from console.common import json_option, options_as, print_json, tell, version_argument
 from console.run.connection import CoordinatorOptions, coordinator_options
-from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
+from console.run.follow import PATIENCE, asked, follow_rollout, posted
 from console.run.gate import rollout_lines
-from console.run.runspec import plan_of
+from console.run.specification import document_of
 from schemas.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -35,14 +35,9 @@ class RolloutOptions(CoordinatorOptions):
 
     chosen: tuple[str, int]
     shares: tuple[float, ...]
-    min_reports: str | None
-    max_worse: float | None
-    max_worse_share: float | None
-    vehicle_worse: float | None
     deadline: float | None
-    plan_file: Path | None
+    policy_file: Path | None
     wait: bool
-    coordinator_wait: float
     as_json: bool
 
 
@@ -52,16 +47,17 @@ class RolloutOptions(CoordinatorOptions):
     "--share", "shares", type=float, multiple=True, metavar="SHARE",
     help="A stage: this share of the fleet tries it; repeatable, rising. Default: 0.2, 0.5, 1.",
 )  # fmt: skip
-@click.option("--min-reports", metavar="N", help="Reports a stage needs: a number, or a share like 0.5. Default: 0.5.")
-@click.option("--max-worse", type=float, metavar="X", help="Error may grow so much on average. Default: 0.05.")
-@click.option("--max-worse-share", type=float, metavar="Y", help="So many vehicles may be worse off. Default: 0.25.")
-@click.option("--vehicle-worse", type=float, metavar="X", help="Worse off is a vehicle from here on. Default: 0.1.")
 @click.option("--deadline", type=float, metavar="SECONDS", help="For each stage. Default: 3600.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="All of this, JSON or TOML.")
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Thresholds and stages, TOML or JSON.",
+)
 @click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
-@coordinator_wait_option
 @coordinator_options
-@result_options
+@json_option
 @options_as(RolloutOptions)
 def start(options: RolloutOptions) -> None:
     """Start trying a version that is registered already.
@@ -70,21 +66,14 @@ def start(options: RolloutOptions) -> None:
     Examples:
       glassfleet model rollout start qoe@4 --share 0.1 --share 1 --deadline 600
     """
-    plan = {} if options.plan_file is None else plan_of(str(options.plan_file))
-    given = {
-        "max_worse": options.max_worse,
-        "max_worse_share": options.max_worse_share,
-        "vehicle_worse": options.vehicle_worse,
-        "deadline": options.deadline,
-    }
-    plan |= {key: value for key, value in given.items() if value is not None}
+    plan = {} if options.policy_file is None else document_of(options.policy_file, "policy")
+    if options.deadline is not None:
+        plan["deadline"] = options.deadline
     if options.shares:
         plan["stages"] = list(options.shares)
-    if options.min_reports is not None:
-        plan["min_reports"] = count_or_share(options.min_reports, "--min-reports")
     api = options.api
     name, version = options.chosen
-    patience = options.coordinator_wait if options.wait else 0.0
+    patience = PATIENCE if options.wait else 0.0
     wanted = {"name": name, "version": version, "plan": plan}
     started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
     if not options.wait:
@@ -97,10 +86,9 @@ def start(options: RolloutOptions) -> None:
 @rollout.command()
 @click.argument("name", required=False)
 @click.option("--wait", is_flag=True, help="Follow the newest to its end; exit code 6 unless it was promoted.")
-@coordinator_wait_option
 @coordinator_options
-@result_options
-def status(name: str | None, api: CoordinatorClient, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
+@json_option
+def status(name: str | None, api: CoordinatorClient, *, wait: bool, as_json: bool) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
     \b
@@ -110,10 +98,10 @@ def status(name: str | None, api: CoordinatorClient, coordinator_wait: float, *,
     if wait:
         if name is None:
             raise UsageError("--wait follows one model's rollout: give its NAME")
-        result = asked(api, f"/api/rollouts/{name}", coordinator_wait)
+        result = asked(api, f"/api/rollouts/{name}", PATIENCE)
         if not result:
             raise UsageError(f"there is no rollout of {name} to wait for")
-        _finish(api, name, result[-1]["rollout"], as_json=as_json, patience=coordinator_wait)
+        _finish(api, name, result[-1]["rollout"], as_json=as_json, patience=PATIENCE)
         return
     result = api.get("/api/rollouts" if name is None else f"/api/rollouts/{name}")
     if as_json:
@@ -129,7 +117,7 @@ def status(name: str | None, api: CoordinatorClient, coordinator_wait: float, *,
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
-@result_options
+@json_option
 def pause(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
@@ -143,7 +131,7 @@ def pause(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> N
 @rollout.command()
 @click.argument("name")
 @coordinator_options
-@result_options
+@json_option
 def resume(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
@@ -158,7 +146,7 @@ def resume(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
-@result_options
+@json_option
 def stop(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 

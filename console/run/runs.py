@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import options_as, print_json, result_options, tell
+from console.common import json_option, options_as, print_json, tell
 from console.lazy import is_quiet
 from console.run.connection import coordinator_options
 from console.run.follow import (
+    PATIENCE,
     asked,
-    coordinator_wait_option,
     follow_run,
     line_of_round,
     line_of_run,
@@ -21,11 +21,9 @@ from console.run.follow import (
     private_lines,
 )
 from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
-from console.run.options import SECTIONS, RunOptions, run_options
 from console.run.quorum import quorum_lines
-from console.run.runspec import OPENS_ROWS, opens_rows, spec_of
 from console.run.schedules import schedule
-from console.sections import Sectioned
+from console.run.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
 from schemas.errors import RunFailedError
 from schemas.rounds import bytes_each
@@ -48,36 +46,33 @@ def run() -> None:
 class StartOptions(RunOptions):
     """Of ``glassfleet run start``."""
 
-    run_id: str
+    run_id: str | None
     wait: bool
-    coordinator_wait: float
 
 
-@run.command(cls=Sectioned, sections={**SECTIONS, "The run": ("run_id", "wait", "coordinator_wait")})
-@coordinator_options
+@run.command()
 @run_options
-@click.option("--run", "run_id", default="", metavar="ID", help="Id of the run. Default: made up.")
+@click.option("--run", "run_id", metavar="ID", help="Id of the run.  [default: made up]")
 @click.option(
     "--wait",
     is_flag=True,
     help="Follow the rounds until the run ends and its model is current; exit code 6 when it fails, or stays a "
     "candidate.",
 )
-@coordinator_wait_option
-@result_options
+@json_option
 @options_as(StartOptions)
 def start(options: StartOptions) -> None:
     """Start a run.
 
-    Without --domain the fleet finds the variables' limits first, federatedly, within --bounds where they are given.
-
     \b
     Examples:
-      glassfleet run start --param max_rules=6 --min-agents 0.5 --deadline 10 --wait
+      glassfleet run start --model qoe --min-agents 0.5 --deadline 10 --policy policy.toml --wait
     """
-    spec = spec_of(options) | {"run": options.run_id}
+    spec = spec_of(options)
+    if options.run_id is not None:
+        spec["run"] = options.run_id
     api = options.api
-    patience = options.coordinator_wait if options.wait else 0.0
+    patience = PATIENCE if options.wait else 0.0
     notes = [OPENS_ROWS] * opens_rows(spec) + ([] if is_quiet() else quorum_lines(api, spec, patience))
     started = posted(api, "/api/runs", spec, patience)
     for note in [*notes, *filter(None, [started.get("warning")])]:  # not of a run that is refused
@@ -91,7 +86,7 @@ def start(options: StartOptions) -> None:
 
 @run.command("list")
 @coordinator_options
-@result_options
+@json_option
 def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
     """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
 
@@ -118,9 +113,8 @@ def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
 @click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
-@coordinator_wait_option
-@result_options
-def show(run_id: str, api: CoordinatorClient, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
+@json_option
+def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> None:
     """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
     \b
@@ -130,7 +124,7 @@ def show(run_id: str, api: CoordinatorClient, coordinator_wait: float, *, wait: 
     """
     run_id = api.run_named(run_id)
     if wait:
-        _finish(api, run_id, as_json=as_json, patience=coordinator_wait)
+        _finish(api, run_id, as_json=as_json, patience=PATIENCE)
         return
     status = api.run(run_id)
     if as_json:
@@ -165,7 +159,7 @@ def show(run_id: str, api: CoordinatorClient, coordinator_wait: float, *, wait: 
 @run.command()
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
-@result_options
+@json_option
 def cancel(run_id: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 

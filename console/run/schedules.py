@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import options_as, print_json, result_options, table_lines, tell
+from console.common import json_option, options_as, print_json, table_lines, tell
 from console.run.connection import coordinator_options
-from console.run.options import SECTIONS, RunOptions, run_options
-from console.run.runspec import OPENS_ROWS, opens_rows, spec_of
-from console.sections import Sectioned
+from console.run.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
 
 if TYPE_CHECKING:
@@ -40,9 +38,8 @@ class AddOptions(RunOptions):
     if_running: str
 
 
-@schedule.command(cls=Sectioned, sections={"When": ("at", "zone", "quiet_hours", "vehicles", "if_running"), **SECTIONS})
+@schedule.command()
 @click.argument("schedule_name", metavar="NAME")
-@coordinator_options
 @click.option(
     "--at", required=True, metavar="CRON",
     help="Minute, hour, day of the month, month, day of the week, as cron has them: '0 2 * * *' is every night at two.",
@@ -61,7 +58,7 @@ class AddOptions(RunOptions):
     help="While a run of the same model goes on: skip this time, start when it has ended, or end it.",
 )  # fmt: skip
 @run_options
-@result_options
+@json_option
 @options_as(AddOptions)
 def add(options: AddOptions) -> None:
     """Add a schedule; the other options say what is learned, as those of `run start`.
@@ -89,7 +86,7 @@ def add(options: AddOptions) -> None:
 
 @schedule.command("list")
 @coordinator_options
-@result_options
+@json_option
 def list_schedules(api: CoordinatorClient, *, as_json: bool) -> None:
     """List all schedules, each with its next time and what the last night became.
 
@@ -110,7 +107,7 @@ def list_schedules(api: CoordinatorClient, *, as_json: bool) -> None:
 @schedule.command()
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
-@result_options
+@json_option
 def show(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Show one schedule: when, what it waits for, and what the last nights became.
 
@@ -141,7 +138,7 @@ def show(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
 @click.argument("schedule_name", metavar="NAME")
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="So many.")
 @coordinator_options
-@result_options
+@json_option
 def following(schedule_name: str, count: int, api: CoordinatorClient, *, as_json: bool) -> None:
     """Print the next times of a schedule, by the clock of its zone.
 
@@ -163,7 +160,7 @@ def following(schedule_name: str, count: int, api: CoordinatorClient, *, as_json
 @click.argument("schedule_name", metavar="NAME")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
-@result_options
+@json_option
 def pause(schedule_name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Start nothing until it is resumed; a run that goes on is not touched.
 
@@ -177,7 +174,7 @@ def pause(schedule_name: str, reason: str, api: CoordinatorClient, *, as_json: b
 @schedule.command()
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
-@result_options
+@json_option
 def resume(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Let a paused schedule go on with its next time.
 
@@ -191,7 +188,7 @@ def resume(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None
 @schedule.command()
 @click.argument("schedule_name", metavar="NAME")
 @coordinator_options
-@result_options
+@json_option
 def remove(schedule_name: str, api: CoordinatorClient, *, as_json: bool) -> None:
     """Remove a schedule; its runs and models stay, and a run that goes on does so.
 

@@ -11,10 +11,10 @@ import click
 
 from console.common import (
     RowsFile,
+    json_option,
     options_as,
     parse_parameters,
     print_json,
-    result_options,
     rows_there,
     state_dir_option,
     table_lines,
@@ -92,7 +92,7 @@ def audit() -> None:
     "from.  [16 are enough]",
 )  # fmt: skip
 @click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
-@result_options
+@json_option
 @options_as(LeakageOptions)
 def leakage(options: LeakageOptions) -> None:
     """Run attacks on a run's transcript, and count the rows that they read.
@@ -290,8 +290,8 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]:
-    from console.run.runspec import checked_parameters
-    from coordinator.engine.machine import discovery_of
+    from console.run.specification import checked_parameters
+    from coordinator.engine.learning import discovery_of
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.private import conduct, may_lose
     from glassfleet.audit.report import audit as attack
@@ -347,8 +347,8 @@ def _shadows(options: LeakageOptions) -> dict[str, Shadowed]:
     """Attack models of halves of all rows, by protection."""
     import numpy as np
 
-    from console.run.runspec import checked_parameters
-    from coordinator.engine.machine import discovery_of
+    from console.run.specification import checked_parameters
+    from coordinator.engine.learning import discovery_of
     from glassfleet.audit.report import protection_of
     from glassfleet.audit.shadows import shadowed
     from glassfleet.contract import catalogue

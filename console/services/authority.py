@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import authority_dir, ca_dir_option, config_option, print_json, result_options, tell
+from console.common import authority_dir, ca_dir_option, json_option, print_json, tell
 from console.services.authority_serve import serve
 from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
@@ -58,7 +58,7 @@ def ca() -> None:
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
 @click.option("--name", default=DEFAULT_NAME, show_default=True, metavar="TEXT", help="Common name of its certificate.")
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True, help="How long it is good for.")
-@result_options
+@json_option
 def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     """Make the fleet's authority in FOLDER. Default: STATE_DIR/ca.
 
@@ -92,7 +92,7 @@ def init(folder: Path | None, name: str, days: int, *, as_json: bool) -> None:
     "--hours", type=click.FloatRange(0.01, 24 * 365), default=24.0, show_default=True, help="How long it can be used."
 )
 @ca_dir_option
-@result_options
+@json_option
 def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
     """Print a one-time token with which one vehicle enrols. Only its hash is kept.
 
@@ -123,7 +123,7 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 )
 @days_option
 @ca_dir_option
-@result_options
+@json_option
 def issue(  # noqa: PLR0917 - click passes options by name
     coordinator: str | None,
     broker: str | None,
@@ -166,7 +166,7 @@ def issue(  # noqa: PLR0917 - click passes options by name
 @click.argument("identity", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @days_option
 @ca_dir_option
-@result_options
+@json_option
 def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
     """Renew the certificate of an identity folder on this machine; key, id and hosts stay.
 
@@ -199,7 +199,7 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
 )  # fmt: skip
 @into_option
 @ca_dir_option
-@result_options
+@json_option
 def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_json: bool) -> None:
     """Revoke every certificate of the id NAME (or the one with that serial number), and make a new revocation list.
 
@@ -233,7 +233,7 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
 
 @ca.command("list")
 @ca_dir_option
-@result_options
+@json_option
 def list_(ca_dir: Path, *, as_json: bool) -> None:
     """List every certificate that was issued: owner, dates, state.
 
@@ -268,7 +268,6 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
 )  # fmt: skip
 @into_option
 @ca_dir_option
-@config_option
 def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Path) -> None:
     """Make a fresh revocation list: lists expire, and a broker with an expired one refuses everybody.
 

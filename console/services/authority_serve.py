@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from console.common import StopFlag, ca_dir_option, result_options, tell
+from console.common import StopFlag, ca_dir_option, json_option, tell
 
 
 @click.command()
@@ -25,7 +25,7 @@ from console.common import StopFlag, ca_dir_option, result_options, tell
     help="How long its certificates are good for.",
 )
 @ca_dir_option
-@result_options
+@json_option
 def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
     """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
 

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from broker.servers.process import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
+from console.common import StopFlag, broker_kind_option, json_option, options_as, state_dir_option, tell
 from console.services.tap import tap
 from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
@@ -36,7 +36,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 @broker_kind_option("--kind")
 @click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
 @state_dir_option
-@result_options
+@json_option
 @click.pass_context
 def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_json: bool) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from console.sections import SectionedGroup, sections_of
 from console.services.journal import journal
 from console.settings import Given, settings_options
 from coordinator.config import CoordinatorConfig
 
 
-@click.group(cls=SectionedGroup, sections=sections_of(CoordinatorConfig), invoke_without_command=True)
+@click.group(invoke_without_command=True)
 @settings_options(CoordinatorConfig)
 @click.pass_context
 def coordinator(context: click.Context, given: Given[CoordinatorConfig]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.common import F, config_option, json_option, print_json, state_dir_option
+from console.common import F, json_option, print_json, state_dir_option
 from schemas.errors import StorageError
 from schemas.private_files import replacing
 
@@ -35,7 +35,7 @@ def journal() -> None:
 
 
 def _journal_options(function: F) -> F:
-    function = config_option(state_dir_option(function))
+    function = state_dir_option(function)
     return click.option(
         "--journal", "url", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
         help="Journal to read. Default: STATE_DIR/journal.sqlite.",

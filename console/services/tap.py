@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, config_option, security_options
+from console.common import broker_options, security_options
 from schemas.errors import UsageError
 from schemas.text import show_hidden
 
@@ -30,7 +30,6 @@ from schemas.text import show_hidden
     "--full", is_flag=True,
     help="With --json: each message whole, its bytes too (`payload`, Base64), arrays as type, shape and data.",
 )  # fmt: skip
-@config_option
 def tap(  # noqa: PLR0917 - click passes options by name
     broker: str | None,
     fleet: str,

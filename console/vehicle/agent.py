@@ -10,7 +10,6 @@ import click
 
 from console.common import fleet_option, json_option, state_dir_option, tell
 from console.progress import progress
-from console.sections import SectionedGroup, sections_of
 from console.settings import Given, settings_options
 from console.vehicle.ledger import ledger
 from edge_agent.config import AgentConfig
@@ -18,7 +17,7 @@ from schemas.errors import DataError, UsageError
 from schemas.topics import check_id
 
 
-@click.group(cls=SectionedGroup, sections=sections_of(AgentConfig), invoke_without_command=True)
+@click.group(invoke_without_command=True)
 @settings_options(AgentConfig)
 @click.pass_context
 def agent(context: click.Context, given: Given[AgentConfig]) -> None:
@@ -63,17 +62,6 @@ def _authority(function: Any, *, required: bool) -> Any:
     )(function)  # fmt: skip
 
 
-def _patience(function: Any) -> Any:
-    function = click.option(
-        "--max-answer-bytes", type=click.IntRange(16 * 1024, 1 << 30), default=4 * 1024 * 1024, show_default=True,
-        help="Longest answer of the authority that is read; a revocation list can be long.",
-    )(function)  # fmt: skip
-    return click.option(
-        "--timeout", type=click.FloatRange(0, 3600, min_open=True), default=15.0, show_default=True, metavar="SECONDS",
-        help="Seconds to wait for the authority, for each connection.",
-    )(function)  # fmt: skip
-
-
 def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Path:
     check_id("agent", name)
     check_id("fleet", fleet)
@@ -87,7 +75,6 @@ def _folder(identity: Path | None, state_dir: Path, fleet: str, name: str) -> Pa
     help="What `glassfleet ca token` printed. In the environment it is not seen by other users.",
 )  # fmt: skip
 @lambda function: _authority(function, required=False)
-@_patience
 @json_option
 def enrol(  # noqa: PLR0917 - click passes options by name
     name: str,
@@ -96,8 +83,6 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     identity: Path | None,
     token: str | None,
     authority: str | None,
-    timeout: float,
-    max_answer_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -119,7 +104,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
     if parsed.agent != name:
         raise UsageError(f"the token is for {parsed.agent}, not for {name}")
     with progress("asking the authority"):
-        ends = way.enrol(folder, parsed, authority, patience=way.ListeningLimit(timeout, max_answer_bytes))
+        ends = way.enrol(folder, parsed, authority)
     text = f"enrolled as {name} until {ends:%Y-%m-%d}; identity in {folder}"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), identity=str(folder))
 
@@ -128,7 +113,6 @@ def enrol(  # noqa: PLR0917 - click passes options by name
 @_options
 @lambda function: _authority(function, required=True)
 @click.option("--within", type=click.FloatRange(0), metavar="DAYS", help="Only if it ends within so many days.")
-@_patience
 @json_option
 def renew(  # noqa: PLR0917 - click passes options by name
     name: str,
@@ -137,8 +121,6 @@ def renew(  # noqa: PLR0917 - click passes options by name
     identity: Path | None,
     authority: str,
     within: float | None,
-    timeout: float,
-    max_answer_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -160,7 +142,7 @@ def renew(  # noqa: PLR0917 - click passes options by name
     due = within is None or ends - dt.datetime.now(dt.UTC) <= dt.timedelta(days=within)
     if due:
         with progress("asking the authority"):
-            ends = way.renew(folder, authority, patience=way.ListeningLimit(timeout, max_answer_bytes))
+            ends = way.renew(folder, authority)
     text = f"renewed until {ends:%Y-%m-%d}" if due else f"good until {ends:%Y-%m-%d}: nothing to do"
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), renewed=due)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import print_json, result_options, rows_place
+from console.common import json_option, print_json, rows_place
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from schemas.errors import DataError, UsageError
@@ -100,7 +100,7 @@ TOPICS = 4096
     "topic from us all look like this. 0: never.",
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
-@result_options
+@json_option
 def collect(  # noqa: PLR0917 - click passes options by name
     source: str,
     store: Path,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import F, fleet_option, json_file, json_option, print_json, state_dir_option
-from console.sections import Sectioned, sections_of
 from console.settings import Given, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
@@ -48,7 +47,7 @@ def forecast() -> None:
     """
 
 
-@forecast.command(cls=Sectioned, sections=sections_of(ForecastConfig))
+@forecast.command()
 @settings_options(ForecastConfig)
 @click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
 @click.option("--print/--no-print", "printed", default=True, show_default=True, help="Print a line for each forecast.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import options_as, print_json, result_options, rows_place, table_lines
+from console.common import json_option, options_as, print_json, rows_place, table_lines
 from console.progress import progress
 from console.tables import printable
 from schemas.errors import UsageError
@@ -69,7 +69,7 @@ class _Options:
     "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Catalogue of the Vehicle Signal Specification as JSON, and overlays: names, units and limits of columns.",
 )  # fmt: skip
-@result_options
+@json_option
 @options_as(_Options)
 def import_(given: _Options) -> None:
     """Make one table of a vehicle's files, as loggers, recorders and spreadsheets write them.

@@ -30,18 +30,17 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
     Examples:
       glassfleet agent ledger --id vehicle-07
     """
-    from edge_agent.session import allowance
-    from edge_agent.session.disclosures import NAME, read
+    from edge_agent.session.accounts import SPENT, TOLD, spent, told
 
     check_id("fleet", fleet)
     folder = state_dir / "agents" / fleet
     if agent is None:
-        agents = sorted(path.parent.name for path in folder.glob(f"*/{NAME}"))
+        agents = sorted(path.parent.name for path in folder.glob(f"*/{TOLD}"))
         if len(agents) != 1:
             raise NotFoundError(f"{len(agents)} vehicles have a ledger in {folder}: name one with --id")
         agent = agents[0]
     check_id("agent", agent)
-    entries, months = read(folder / agent / NAME), allowance.read(folder / agent / allowance.NAME)
+    entries, months = told(folder / agent / TOLD), spent(folder / agent / SPENT)
     if as_json:
         print_json({"agent": agent, "runs": entries, "months": months})
         return

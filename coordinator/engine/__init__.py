@@ -1,5 +1,6 @@
 """The pure round engine. Start reading at `machine`; `table` lists every move that a run can make."""
 
+from coordinator.engine.asking import Waiting, gives_up_at, waiting, wakes_at
 from coordinator.engine.draft import standing
 from coordinator.engine.effects import (
     ClearRequest,
@@ -23,15 +24,15 @@ from coordinator.engine.events import (
     Event,
     Malformed,
     NoBroker,
+    Offer,
     Refused,
     Start,
     Tick,
     TurnedAway,
     Unable,
 )
-from coordinator.engine.machine import Engine, gives_up_at, wakes_at
-from coordinator.engine.state import Offer, RoundSummary, RunState
-from coordinator.engine.waiting import Waiting, waiting
+from coordinator.engine.machine import Engine
+from coordinator.engine.state import RoundSummary, RunState
 
 __all__ = [
     "AgentDown",

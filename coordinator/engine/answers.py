@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from sys import intern
+from typing import Any
 
+import numpy as np
 from immutables import Map
+from numpy.typing import NDArray
 
-from coordinator.engine import asking, learning, pairing
-from coordinator.engine.collecting import Privately
-from coordinator.engine.draft import Draft, standing
-from coordinator.engine.effects import MOST_NAMED
+from coordinator.engine import asking, pairing
+from coordinator.engine.draft import Draft
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.packing import kept
+from coordinator.engine.learning import Privately, SchemeFaultError
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
-from glassfleet.contract.messages import Contribution
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Server
 from glassfleet.errors import ContributionError
 from schemas.messages import Outcome
+
+LONG = 256
+"""Arrays of fewer numbers are kept as they came while a round is open: a look at them costs more than it is worth."""
+
+
+class NarrowSums(Mapping[str, NDArray[np.int64]]):
+    """Sums in as little room as their numbers need; whoever asks for one gets an array of int64.
+
+    The answers of a round wait for the last of them, and most numbers in the long ones, histograms of one vehicle's
+    rows, fit a byte.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, sums: Mapping[str, NDArray[np.int64]]) -> None:
+        self._kept = {name: _narrowed(array) for name, array in sums.items()}
+
+    def __getitem__(self, name: str) -> NDArray[np.int64]:
+        """Return one of the sums."""
+        return self._kept[name].astype(np.int64, copy=False)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield their names."""
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._kept)
+
+
+def _narrowed(array: NDArray[np.int64]) -> NDArray[Any]:
+    if array.size < LONG or array.min() < 0:
+        return array
+    dtype = np.min_scalar_type(array.max())
+    return array if dtype.itemsize == array.itemsize else array.astype(dtype)
+
+
+def kept(contribution: Contribution) -> Contribution:
+    """Return an answer as it waits until its round is reduced."""
+    if all(array.size < LONG for array in contribution.sums.values()):
+        return contribution
+    sums, kind = NarrowSums(contribution.sums), intern(contribution.kind)
+    return Contribution(kind, contribution.rows, sums, contribution.values, contribution.nullified)
 
 
 def answer(draft: Draft, event: Answer) -> None:
@@ -54,18 +99,18 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
 
     try:
         fit = draft.most_rows(state)
-    except learning.SchemeFaultError as fault:
+    except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
-    beyond = [] if fit is None else learning.too_many(fit, rows, by_agent)
-    too_many = {
+    beyond = [] if fit is None else too_many(fit, rows, by_agent)
+    out = {
         agent: f"impossible: {agent} claims {answers[agent].rows} rows; the sums are good for {fit} in all"
         for agent in beyond
     }
-    if event.agent in too_many:
-        return "rejected", too_many[event.agent]
+    if event.agent in out:
+        return "rejected", out[event.agent]
     dropped = current.dropped.delete(event.agent) if event.agent in current.dropped else current.dropped
-    for agent in too_many:
+    for agent in out:
         rows -= answers[agent].rows
         answers = answers.delete(agent)
     draft.update(
@@ -76,7 +121,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
             current,
             {
                 "asked": inserted(current.asked, event.agent),
-                "dropped": dropped.update(too_many) if too_many else dropped,
+                "dropped": dropped.update(out) if out else dropped,
                 "size": current.size + event.size,
                 "rows": rows,
             },
@@ -106,7 +151,7 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
         contribution = Contribution.from_value(event.contribution)
         collecting.check(task, contribution)
         return contribution
-    return learning.validate(server, task, event.contribution, event.rows)
+    return validate(server, task, event.contribution, event.rows)
 
 
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
@@ -136,8 +181,10 @@ def _not_open(state: RunState, agent: str, digest: str) -> tuple[Outcome, str]:
 
 def _outside(state: RunState, agent: str) -> str:
     """Return why a run asks an agent nothing more, one of `OUTSIDE`; "": it does, or may."""
-    offer, needed = state.agents.get(agent), asking.needed_columns(state)
-    if agent in state.spec.without or (offer is not None and asking.differs(state, offer, needed)):
+    offer = state.agents.get(agent)
+    if agent in state.spec.without:
+        return "left-out"
+    if offer is not None and (offer.kinds or state.kinds) and asking.differs(state, offer):
         return "left-out"
     is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
     return "not-asked" if is_outside else ""
@@ -230,7 +277,44 @@ def heard(draft: Draft, agent: str) -> None:
     current = state.open
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    asked = inserted(current.asked, agent)
-    draft.update(open=replace(current, asked=asked))
-    if state.spec.without and len(asked) <= MOST_NAMED:
-        draft.effects += standing(draft.state)  # it asks by name
+    draft.update(open=replace(current, asked=inserted(current.asked, agent)))
+
+
+def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
+    """Check an answer; raises ContributionError with the reason, whatever the peer sent."""
+    contribution = Contribution.from_value(value)
+    if contribution.kind != task.kind:
+        raise ContributionError(f"answers {contribution.kind[:40]!r}, the task is {task.kind!r}")
+    if contribution.rows > rows:  # fewer are right: rows that are too few to condense are left out
+        raise ContributionError(f"states {contribution.rows} rows, its envelope {rows}")
+    try:
+        server.check(task, contribution)
+    except ContributionError:
+        raise
+    except Exception as fault:  # a check that trips over hostile values must not take the coordinator down
+        raise ContributionError(f"cannot be checked ({type(fault).__name__}: {fault})") from fault
+    return contribution
+
+
+def too_many(most: int, total: int, rows: Callable[[], Mapping[str, int]]) -> list[str]:
+    """Return the agents with most rows that do not fit in.
+
+    Parameters
+    ----------
+    most : int
+        Rows that the sums are good for.
+    total : int
+        Rows of all who answered.
+    rows : callable
+        Returns the rows by agent; asked only when they are too many.
+    """
+    beyond: list[str] = []
+    if total <= most:
+        return beyond
+    each = rows()
+    for agent in sorted(each, key=lambda agent: (-each[agent], agent)):
+        if total <= most:
+            break
+        beyond.append(agent)
+        total -= each[agent]
+    return beyond

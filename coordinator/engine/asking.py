@@ -1,14 +1,18 @@
-"""Whom to ask: the columns of a run, who can answer, and the sample among them. Functions of a run's state."""
+"""Whom to ask: the columns of a run, who can answer, and the sample among them; and what a run lacks while it waits.
+
+Functions of a run's state. Of what is lacking only what cannot be met with the agents that are up now is said: a round
+that merely goes on lacks nothing.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from coordinator.engine import learning
-from coordinator.engine.state import NUMBERS, Offer, Round, RunState
+from coordinator.engine.events import NUMBERS, Offer
+from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
 from glassfleet.data.lags import recalled_names
@@ -17,8 +21,10 @@ from schemas.trial import place_in_sample
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""
 
+
 _NAMED = 3
 """So many reasons, and agents with each, are named when a run fails; the others are counted."""
+
 
 _REASON_CHARS = 120
 """An agent's own words are cut to so many, and all reasons together to `_NAMED` times as many."""
@@ -75,10 +81,11 @@ def kinds(state: RunState) -> dict[str, str]:
     return found
 
 
-def differs(state: RunState, offer: Offer, needed: frozenset[str]) -> str:
+def differs(state: RunState, offer: Offer, needed: frozenset[str] | None = None) -> str:
     """Return in which of the columns that are needed an agent holds something else than most; empty: in none."""
     if not state.kinds and not offer.kinds:
         return ""
+    needed = needed_columns(state) if needed is None else needed
     return offer.odd_in({name: state.kinds.get(name, NUMBERS) for name in sorted(needed | {state.target})})
 
 
@@ -93,16 +100,19 @@ def wanted(state: RunState) -> tuple[int, str]:
     return policy.gather_agents, f"to learn from fewer: {setting}"
 
 
+def is_enough(state: RunState, able: int, wanted: int) -> bool:
+    """Whether a run may begin without agents that differ from most or cannot use their data, and no others."""
+    if state.spec.private is not None or not state.features:
+        return False
+    needed = needed_columns(state)
+    left_out = (bool(offer.fault or differs(state, offer, needed)) for offer in state.agents.values())
+    there = able + sum(left_out)
+    return there >= wanted and able >= share(state.spec.policy.min_agents, there)
+
+
 def asked_for(private: PrivatePolicy) -> str:
     """Return in words why a private run needs as many vehicles as it does."""
-    return f"the run has --floor {private.floor} and --company {private.company}"
-
-
-def quorum(state: RunState, current: Round) -> int:
-    """Return how many answers the open round needs; test errors of whoever tells are better than none."""
-    if state.phase == "checking" or (state.phase == "scoring" and not state.editions):
-        return 1
-    return learning.share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))
+    return f"the run has floor {private.floor} and company {private.company}"
 
 
 def count_up(state: RunState) -> int:
@@ -207,7 +217,7 @@ def sample(agents: tuple[str, ...], number: float | None, salt: str) -> tuple[st
     """Choose agents by the order of their salted hashes: even, and the same whenever it is computed again."""
     assert number is not None
     ranked = sorted(agents, key=partial(place_in_sample, salt))
-    return tuple(sorted(ranked[: learning.share(number, len(agents))]))
+    return tuple(sorted(ranked[: share(number, len(agents))]))
 
 
 def _offers(state: RunState) -> dict[str, Offer]:
@@ -216,3 +226,127 @@ def _offers(state: RunState) -> dict[str, Offer]:
         for agent, offer in state.agents.items()
         if state.spec.scheme in offer.schemes and agent not in state.spec.without
     }
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a run lacks with the agents that are up now.
+
+    Attributes
+    ----------
+    lack : str
+        What it needs, and what there is.
+    awaited : str
+        Who could help; empty: nobody.
+    why_not : str
+        Why those cannot that are up and do not count, see `why_not`.
+    otherwise : str
+        What happens at the deadline if nobody comes; empty: the run fails, after all extensions.
+    """
+
+    lack: str
+    awaited: str
+    why_not: str
+    otherwise: str = ""
+
+    def words(self, until: str) -> str:
+        """Return one sentence.
+
+        Parameters
+        ----------
+        until : str
+            When the run gives up, or with `otherwise` goes on, for people.
+        """
+        if self.otherwise:
+            return f"{self.lack}; waits until {until} for {self.awaited}; {self.otherwise}"
+        hope = (
+            f"waits until {until} for {self.awaited}"
+            if self.awaited
+            else f"cannot be met: nobody else is asked; fails at {until}"
+        )
+        return f"{self.lack}; {hope}{self.why_not}"
+
+
+def waiting(state: RunState) -> Waiting | None:
+    """Return what a run lacks; None when those that are up can bring it as far as it asks now."""
+    if state.phase == "gathering":
+        return _gathering(state)
+    current = state.open
+    if current is None:
+        return None
+    needed = state.quorum(current)
+    answered = state.store.get(current.digest, {})
+    done = {*answered, *current.dropped}
+    left = [agent for agent in current.asked if agent not in done]
+    if current.former and not left:
+        return _former(current)
+    # First without a look at everybody: nearly always nothing is amiss.
+    if len(answered) + sum(agent in state.agents for agent in left) >= needed:
+        return None
+    if current.limited:
+        return _limited(state, current, needed, left)
+    left = [agent for agent in able(state) if agent not in done]
+    if len(answered) + len(left) >= needed:
+        return None
+    cannot = {**unable(state), **current.dropped}
+    return Waiting(_lack(state, needed, left, "that can answer"), "others", why_not(cannot))
+
+
+def _former(current: Round) -> Waiting:
+    one = len(current.former) == 1
+    return Waiting(
+        f"{'a vehicle' if one else 'vehicles'} of an earlier run over the same rows {_is(len(current.former))} missing",
+        named(current.former),
+        "",
+        f"without {'it' if one else 'them'} others are left out, too",
+    )
+
+
+def _gathering(state: RunState) -> Waiting:
+    known, up = settled(state), count_up(state)
+    cannot = unable(known)
+    can = len(able(known)) if known.features else 0
+    needed, way_out = wanted(state)
+    there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {can or 'none'} can" if can < up else "")
+    needs = f"needs {_count(needed, 'vehicle')} that can answer{way_out and f' ({way_out})'}: {there}"
+    return Waiting(needs, "others", why_not(cannot))
+
+
+def _limited(state: RunState, current: Round, needed: int, left: list[str]) -> Waiting:
+    away = [agent for agent in left if agent not in state.agents]
+    return Waiting(
+        _lack(state, needed, left, "of the cohort" if state.is_fixed else "of those asked"),
+        named(away),
+        why_not({**(state.lost if state.is_fixed else {}), **current.dropped}),
+    )
+
+
+def _lack(state: RunState, needed: int, left: list[str], which: str) -> str:
+    """Say it in a form that stays while answers come in: who has answered is still up, as a rule."""
+    up = sum(agent in state.agents for agent in (*state.accepted, *left))
+    gone = sum(agent not in state.agents for agent in state.accepted)
+    more = f", {gone} more {'have' if gone > 1 else 'has'} answered" if gone else ""
+    return f"needs {_count(needed, 'answer')}: {_count(up, 'vehicle')} {which} {_is(up)} up{more}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' if number > 1 else ''}"
+
+
+def _is(number: int) -> str:
+    return "are" if number > 1 else "is"
+
+
+def wakes_at(state: RunState) -> float | None:
+    """Return when the next `Tick` will matter; None when only a message can move the run."""
+    if state.phase == "gathering":
+        return state.started_at + state.spec.policy.gather_timeout
+    return None if state.open is None else state.open.closes_at + state.spec.policy.grace
+
+
+def gives_up_at(state: RunState) -> float | None:
+    """Return when the run fails if nothing comes until then; None when it has ended."""
+    wake, current, policy = wakes_at(state), state.open, state.spec.policy
+    if wake is None or current is None or policy.on_missed_quorum == "fail":
+        return wake
+    return wake + max(0, policy.extensions - current.extensions) * (policy.deadline + policy.grace)

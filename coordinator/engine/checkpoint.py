@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from immutables import Map
 
-from coordinator.engine.events import Checkpoint
-from coordinator.engine.state import Level, Offer, Round, RoundSummary, RunState
+from coordinator.engine.events import Checkpoint, Offer
+from coordinator.engine.state import Level, Round, RoundSummary, RunState
 from glassfleet.contract.messages import Task
 from glassfleet.data.domain import Domain
 from schemas.codec import Value
@@ -23,9 +23,6 @@ from schemas.codec import Value
 BOUND: Final = 32 * 1024 * 1024
 """Bytes of answers after which the journal begins anew. What is read at a restart, and each answer's share of the
 writing of checkpoints, stay small; a run with fewer answers keeps all of them, for `glassfleet lab audit`."""
-
-FORMAT: Final = 1
-"""Of the record: a state with other fields has another."""
 
 _EMPTY = (
     *("store", "reason", "founders", "lost", "model", "summary", "errors", "drift", "harmful"),
@@ -63,7 +60,6 @@ def checkpoint_of(state: RunState) -> Checkpoint:
     fields = chain.from_iterable(vars(each).items() for each in (state, state.open, *state.rounds))
     fleet = _Fleet(chain.from_iterable(each for name, each in fields if name in _SETS | _TABLES))
     value = {
-        "format": FORMAT,
         **fleet.written(state),
         "domain": None if state.domain is None else state.domain.to_document(),
         "levels": [{**vars(level), "task": level.task.to_value()} for level in state.levels],
@@ -77,10 +73,8 @@ def checkpoint_of(state: RunState) -> Checkpoint:
 
 
 def state_of(event: Checkpoint, parameters: Any) -> RunState:
-    """Return the state of `checkpoint_of`; raises ValueError when another version wrote it."""
-    fleet, value = _Fleet(event.agents), dict(event.state)
-    if (number := value.pop("format", None)) != FORMAT:
-        raise ValueError(f"a checkpoint of format {number!r}; this version reads format {FORMAT}")
+    """Return the state of `checkpoint_of`; raises TypeError or KeyError for one with other fields."""
+    fleet, value = _Fleet(event.agents), event.state
     offers = [Offer.from_value(each) for each in value["agents"]["values"]]
     fields = fleet.read({**value, "agents": {**value["agents"], "values": offers}})
     current = fleet.read(value["open"])

@@ -10,12 +10,11 @@ from typing import Any
 
 from immutables import Map
 
-from coordinator.engine import asking, learning, opening, pairing, regrouping
-from coordinator.engine.collecting import MASKED, Collecting, Privately
+from coordinator.engine import asking, learning, pairing, rounds
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import InfluenceUnknown, Restarted, WaitsForFormer
-from coordinator.engine.learning import Growth, SchemeFaultError
-from coordinator.engine.state import Level, Round, RunState
+from coordinator.engine.learning import MASKED, Collecting, Growth, Privately, SchemeFaultError
+from coordinator.engine.state import Level, Round, RunState, share
 from glassfleet.contract.scheme import Server
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
@@ -33,7 +32,7 @@ def ask_pairs(draft: Draft, group: int, fault: SchemeFaultError) -> None:
     draft.update(
         levels=(*levels, Level(len(levels) + 1, {"cause": fault.cause, "why": str(fault)}, task, question, (question,)))
     )
-    opening.open_round(draft)
+    rounds.open_round(draft)
 
 
 def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]) -> None:
@@ -83,7 +82,7 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
         lost=paired.left_out,
         store={},
     )
-    opening.begin(draft, "paired")
+    rounds.begin(draft, "paired")
 
 
 def _founders(draft: Draft, members: Sequence[str]) -> pairing.Paired:
@@ -150,7 +149,7 @@ def _limit_rows(draft: Draft, members: tuple[str, ...]) -> bool:
     _forget(draft, (level,))
     many = {agent: count for agent, count in rows.items() if count > most}
     _limit(draft, most, {**state.guard, "rows": many})
-    opening.begin(draft, "rows-limited")
+    rounds.begin(draft, "rows-limited")
     return True
 
 
@@ -184,13 +183,13 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
     collecting = draft.collecting(state)
     server = draft.server(state)
     if isinstance(collecting, Privately):
-        lost = regrouping.shrink_groups(draft, lost, state.levels, end)
+        lost = rounds.shrink_groups(draft, lost, state.levels, end)
         if draft.state.is_ended:
             return
         collecting = draft.collecting(draft.state)
     members = tuple(member for member in state.cohort if member not in lost)
     draft.update(cohort=members, lost={**state.lost, **lost})
-    quorum = learning.share(state.spec.policy.min_agents, state.founders)
+    quorum = share(state.spec.policy.min_agents, state.founders)
     if len(members) < quorum:  # some went as company
         detail = f"{len(members)} members are left of the {quorum} that must answer"
         cause, detail = end or ("quorum-not-met", detail)
@@ -232,9 +231,9 @@ def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropp
 
 def _ask_those_left(draft: Draft, lost: Mapping[str, str], end: tuple[str, str] | None = None) -> None:
     """Take members out, and those who must go with them; ask the others the open question again. `_go_on_without`'s."""
-    out = regrouping.shrink_groups(draft, lost, draft.state.levels[-1:], end)
+    out = rounds.shrink_groups(draft, lost, draft.state.levels[-1:], end)
     if not draft.state.is_ended:
-        regrouping.ask_again(draft, out, end)
+        rounds.ask_again(draft, out, end)
 
 
 def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
@@ -256,9 +255,9 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
         draft.move("lost-again", asking.named(lost))
         return
-    regrouping.shrink_groups(draft, lost, state.levels[-1:])
+    rounds.shrink_groups(draft, lost, state.levels[-1:])
     if not draft.state.is_ended:
-        regrouping.ask_smaller(draft)
+        rounds.ask_smaller(draft)
 
 
 def _lost(asked: Iterable[str], members: Iterable[str], dropped: Mapping[str, str]) -> dict[str, str]:
@@ -286,14 +285,14 @@ def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...], cause:
     draft.update(levels=growth.levels, domain_contributors=contributors, joined_bins=joined)
     if growth.done is None:
         draft.move(cause)
-        opening.open_round(draft)
+        rounds.open_round(draft)
         return
     summary = growth.done.summary
     draft.update(domain=growth.done.model)
     most = int(summary.get("max_rows_each", 0)) or draft.state.max_rows_each
     # Vehicles of a private run answer from all their rows: with a limit, the one row that is left out would be told.
     _limit(draft, most if draft.state.spec.private is None else 0, summary.get("guard", {}))
-    opening.begin(draft, "domain-found")
+    rounds.begin(draft, "domain-found")
 
 
 def _grown(draft: Draft, growth: Growth, cause: str) -> None:
@@ -303,7 +302,7 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
     draft.update(levels=growth.levels, nullified=sum(level.nullified for level in growth.levels))
     if growth.done is None:
         draft.move(cause)
-        opening.open_round(draft)
+        rounds.open_round(draft)
         return
     draft.update(model=growth.done.model, summary=dict(growth.done.summary))
     if draft.state.spec.private is not None:
@@ -312,7 +311,7 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
         if draft.state.spec.participation == "cohort":
             _look_for_harm(draft)
         _forget(draft, growth.levels)
-    opening.begin(draft, "model-done")
+    rounds.begin(draft, "model-done")
 
 
 def _look_for_harm(draft: Draft) -> None:

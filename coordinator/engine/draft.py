@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from coordinator.engine import asking
-from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
+from coordinator.engine.learning import Collecting
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
 from glassfleet.contract.scheme import Server
 from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.private.totals import known
-from schemas.messages import Outcome
+from schemas.messages import Outcome, PrivateGroup, Receipt, Request, Sample
+from schemas.trial import place_in_sample
 
 
 class Conduct(Protocol):
@@ -92,7 +93,8 @@ class Draft:
 
     def receipt(self, agent: str, digest: str, outcome: Outcome, reason: str = "") -> None:
         """Tell an agent what became of its message."""
-        self.effects.append(SendReceipt(self.state.run, agent, digest, outcome, reason))
+        receipt = Receipt(run=self.state.run, task_digest=digest, outcome=outcome, reason=reason)
+        self.effects.append(SendReceipt(agent, receipt))
 
     def without_broker(self, what: str) -> str:
         """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
@@ -164,41 +166,52 @@ def standing(state: RunState) -> tuple[Effect, ...]:
     return tuple(effects)
 
 
-def groups_of(state: RunState) -> tuple[Group, ...]:
+def _groups(state: RunState) -> tuple[Group, ...]:
     """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
     groups = []
     for edition, question in zip(state.asked_editions, state.levels[-1].questions, strict=False):
-        members = () if edition.digest in state.met else edition.members
-        has_met = edition.roster.digest in state.met
-        founders = () if has_met else tuple(state.sealed[each] for each in edition.roster.by_id)
-        totals = () if has_met else known(edition.roster.announced, state.earlier)
-        groups.append(Group(edition, question, members, founders, totals))
+        roster = edition.roster
+        has_met = roster.digest in state.met
+        body = PrivateGroup(
+            group=edition.group,
+            number=edition.number,
+            members=[] if edition.digest in state.met else list(edition.members),
+            question=question,
+            founders=[] if has_met else [state.sealed[each] for each in roster.by_id],
+            totals=[] if has_met else [each.to_value() for each in known(roster.announced, state.earlier)],
+            renews=roster.renews,
+        )
+        groups.append(Group(edition, body))
     return tuple(groups)
 
 
 def _request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
-    current, level = state.open, state.levels[-1]
+    current, level, groups = state.open, state.levels[-1], _groups(state)
     assert current is not None
     is_sample = current.limited and not state.is_fixed
-    asked = current.asked if current.limited else None
-    if state.spec.without and asked is None:
-        # "Every agent that can" would ask those too that the run leaves out.
-        asked = asking.able(state)
+    salt = asking.salt(state, current.number) if is_sample else ""
+    request = Request(
+        task=level.task.to_value(),
+        task_digest=level.digest,
+        remaining=state.spec.policy.deadline,
+        # A fixed cohort knows who it is. One group of it has its pairs checked.
+        asked=list(current.asked) if state.is_fixed and not state.asks_members else None,
+        sample=Sample(salt=salt, last=max((place_in_sample(salt, agent) for agent in current.asked), default="0" * 64))
+        if is_sample
+        else None,
+        without=list(state.spec.without) or None,
+        private=[each.body for each in groups if not each.packed] if groups else None,
+        window=state.spec.window,
+    )
     return OpenRound(
         state.run,
         current.kind,
         current.number,
         current.attempt,
         level.task,
-        level.digest,
-        asked,
+        request,
         current.closes_at,
-        state.spec.policy.deadline,
         sum(state.attempts.values()),
-        groups_of(state),
-        is_fixed=state.asks_members,
-        salt=asking.salt(state, current.number) if is_sample else "",
-        without=tuple(state.spec.without),
-        window=state.spec.window,
+        groups,
     )

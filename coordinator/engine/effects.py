@@ -1,4 +1,4 @@
-"""What the shell shall do.
+"""What the shell shall do. What is sent is named as it is sent: a body of `schemas.messages`.
 
 An effect may be performed again (after a crash, on a reconnect): performing it twice is the same as once.
 """
@@ -6,7 +6,7 @@ An effect may be performed again (after a crash, on a reconnect): performing it 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -14,17 +14,9 @@ from typing import Any, Literal, TypeAlias
 from coordinator.engine.state import RoundSummary
 from glassfleet.contract.messages import Task
 from glassfleet.private.groups import Edition, place
-from glassfleet.private.totals import Total
 from schemas.codec import Value, encode
-from schemas.envelope import Envelope
-from schemas.limits import MAX_MESSAGE_BYTES
-from schemas.messages import Outcome, PrivateGroup, Request, Rosters, Sample
-from schemas.parts import pack
-from schemas.trial import place_in_sample
-from schemas.window import Window
-
-MOST_NAMED = 64
-"""Most vehicles that a request asks by name, where some are asked. Those of former software understand nothing else."""
+from schemas.envelope import Envelope, pack
+from schemas.messages import PrivateGroup, Receipt, Request, Rosters
 
 
 @dataclass(frozen=True)
@@ -35,40 +27,19 @@ class Group:
     ----------
     edition : Edition
         Over whom.
-    question : str
-        Identity of the task in that edition.
-    members : tuple of str
-        Those of the edition; none when each of them has answered in it and keeps what it was told.
-    founders : tuple of bytes
-        The founders' announcements as they came, in the order of id; none when each member has met them and keeps them.
-        A group with founders has members.
-    totals : tuple of Total
-        Those of earlier runs that a founder announced; none where there are no founders.
+    body : PrivateGroup
+        What its members are told. No ``members`` when each of them has answered in this edition and keeps what it was
+        told; no ``founders``, and no ``totals``, when each has met them and keeps them. A group with founders has
+        members.
     """
 
     edition: Edition
-    question: str
-    members: tuple[str, ...]
-    founders: tuple[bytes, ...]
-    totals: tuple[Total, ...]
-
-    @property
-    def body(self) -> PrivateGroup:
-        """What its members are told."""
-        return PrivateGroup(
-            group=self.edition.group,
-            number=self.edition.number,
-            members=list(self.members),
-            question=self.question,
-            founders=list(self.founders),
-            totals=[each.to_value() for each in self.totals],
-            renews=self.edition.roster.renews,
-        )
+    body: PrivateGroup
 
     @cached_property
     def packed(self) -> bytes:
-        """`body` as a blob (`schemas.parts`), where it says who is in the group; else empty."""
-        return pack(encode(self.body.model_dump())) if self.members else b""
+        """`body` as a blob (`schemas.envelope`), where it says who is in the group; else empty."""
+        return pack(encode(self.body.model_dump())) if self.body.members else b""
 
     @cached_property
     def lasts(self) -> tuple[int, ...]:
@@ -91,20 +62,10 @@ class OpenRound:
         Round within its phase, from 1.
     attempt : int
         Try at this round, from 1.
-    asked : tuple of str or None
-        Who may answer; None: every agent that can.
-    is_fixed : bool
-        Whether these are the members of a fixed cohort: nobody else is asked again in this run.
-    salt : str
-        What they were drawn by, if they are a sample.
-    without : tuple of str
-        Who is never asked.
-    window : Window or None
-        Which rows of a vehicle count.
+    request : Request
+        Without its rosters, which depend on the room of a message; ``remaining`` is the attempt's whole deadline.
     closes_at : float
-        Deadline on the coordinator's time line; the request carries the seconds that remain.
-    deadline : float
-        The seconds that the attempt had when it was opened.
+        Deadline on the coordinator's time line.
     ordinal : int
         Counts the requests of the run, from 1.
     groups : tuple of Group
@@ -116,21 +77,55 @@ class OpenRound:
     number: int
     attempt: int
     task: Task
-    task_digest: str
-    asked: tuple[str, ...] | None
+    request: Request
     closes_at: float
-    deadline: float
     ordinal: int
     groups: tuple[Group, ...] = ()
-    is_fixed: bool = False
-    salt: str = ""
-    without: tuple[str, ...] = ()
-    window: Window | None = None
+
+    @property
+    def task_digest(self) -> str:
+        """Identity of what is asked: the key of its answers."""
+        return self.request.task_digest
 
     @property
     def key(self) -> str:
         """Tells it from the other requests of a coordinator."""
         return f"{self.run}/open/{self.phase}/{self.number}/{self.attempt}/{self.task_digest}"
+
+    def envelope(self, fleet: str, remaining: float | None = None, piece: int | None = None) -> Envelope:
+        """Return the message that opens the round; its size depends on the task, not on how many vehicles there are.
+
+        Parameters
+        ----------
+        remaining : float or None
+            Seconds until the deadline; None: all of them.
+        piece : int or None
+            Bytes of the parts of rosters; None: any.
+        """
+        changes: dict[str, Any] = {} if remaining is None else {"remaining": remaining}
+        packed = sorted((last, group.packed) for group in self.groups if group.packed for last in group.lasts)
+        if packed:
+            changes["rosters"] = Rosters(
+                piece=piece or max(len(blob) for _, blob in packed),
+                last=[last for last, _ in packed],
+                digests=[hashlib.sha256(blob).digest() for _, blob in packed],
+                sizes=[len(blob) for _, blob in packed],
+            )
+        return Envelope(
+            fleet=fleet,
+            body=self.request.model_copy(update=changes),
+            run=self.run,
+            scheme=self.task.scheme,
+            round=self.number,
+            attempt=self.attempt,
+            # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
+            # tells apart what was opened at the same instant.
+            time=self.closes_at - self.request.remaining + 1e-6 * self.ordinal,
+        )
+
+    def size(self, fleet: str) -> int:
+        """Return how many bytes a vehicle gets, before they are sealed or cut: the request, and its group's roster."""
+        return len(self.envelope(fleet).to_bytes()) + max((len(group.packed) for group in self.groups), default=0)
 
 
 @dataclass(frozen=True)
@@ -144,11 +139,13 @@ class ClearRequest:
 class SendReceipt:
     """Tell an agent what became of its message."""
 
-    run: str
     agent: str
-    task_digest: str
-    outcome: Outcome
-    reason: str = ""
+    receipt: Receipt
+
+    @property
+    def run(self) -> str:
+        """Of the message."""
+        return self.receipt.run
 
 
 @dataclass(frozen=True)
@@ -226,62 +223,3 @@ Effect: TypeAlias = (
     | Publish
     | Ended
 )
-
-
-def bytes_of(effect: OpenRound, fleet: str) -> int:
-    """Return how many bytes a vehicle gets, before they are sealed or cut: the request, and its group's roster."""
-    rosters = (len(group.packed) for group in effect.groups)
-    return len(envelope_of(effect, fleet, 0.0).to_bytes()) + max(rosters, default=0)
-
-
-def envelope_of(effect: OpenRound, fleet: str, remaining: float, piece: int = MAX_MESSAGE_BYTES) -> Envelope:
-    """Return the message that opens a round; its size depends on the task, not on how many vehicles there are.
-
-    Parameters
-    ----------
-    remaining : float
-        Seconds until the deadline.
-    piece : int
-        Bytes of the parts of rosters.
-    """
-    asked, sample, without = effect.asked, None, None
-    if effect.is_fixed and not effect.without:
-        asked = None
-    elif asked is not None and len(asked) > MOST_NAMED and (effect.salt or effect.without):
-        if effect.salt:
-            sample = Sample(salt=effect.salt, last=max(place_in_sample(effect.salt, agent) for agent in asked))
-        without, asked = list(effect.without) or None, None
-    request = Request(
-        task=effect.task.to_value(),
-        task_digest=effect.task_digest,
-        remaining=remaining,
-        asked=None if asked is None else list(asked),
-        private=[group.body for group in effect.groups if not group.packed] if effect.groups else None,
-        rosters=_rosters(effect.groups, piece),
-        sample=sample,
-        without=without,
-        window=effect.window,
-    )
-    return Envelope(
-        fleet=fleet,
-        body=request,
-        run=effect.run,
-        scheme=effect.task.scheme,
-        round=effect.number,
-        attempt=effect.attempt,
-        # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
-        # tells apart what was opened at the same instant.
-        time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
-    )
-
-
-def _rosters(groups: Iterable[Group], piece: int) -> Rosters | None:
-    packed = sorted((last, group.packed) for group in groups if group.packed for last in group.lasts)
-    if not packed:
-        return None
-    return Rosters(
-        piece=piece,
-        last=[last for last, _ in packed],
-        digests=[hashlib.sha256(blob).digest() for _, blob in packed],
-        sizes=[len(blob) for _, blob in packed],
-    )

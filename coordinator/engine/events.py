@@ -12,11 +12,61 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, ClassVar, TypeAlias, get_args
 
-from coordinator.engine.state import Offer
 from coordinator.specification.run import RunSpec
 from glassfleet.private.totals import Total
 from schemas.codec import Value, encode, encode_around
-from schemas.messages import Outcome
+from schemas.messages import ContributionBody, Outcome
+
+NUMBERS = "numbers"
+"""What a column holds; behind it may be `` in`` and the unit."""
+
+Encoded: TypeAlias = bytes | memoryview
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What an agent says it can do, from its birth certificate; `fault`: why it is down and cannot use its data."""
+
+    schemes: frozenset[str] = frozenset()
+    features: tuple[str, ...] = ()
+    target: str = ""
+    kinds: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    plan: str = ""
+    held_back: str = ""
+    fault: str = ""
+
+    @property
+    def kind_of(self) -> dict[str, str]:
+        """What each column holds."""
+        names = (*self.features, self.target)
+        return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
+
+    def odd_in(self, most: Mapping[str, str]) -> str:
+        """Return in which column it holds something else than most, and what; empty: in none.
+
+        Of a kind "" in `most` nothing is known.
+        """
+        own = self.kind_of
+        for name, kind in most.items():
+            mine = own.get(name, kind)
+            if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
+                return f"has {mine} in {name!r}, where most have {kind}"
+        return ""
+
+    def to_value(self) -> dict[str, Value]:
+        """Return the offer as a codec value; of what is not always told, without what is empty."""
+        told = {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target}
+        more = {name: each for name, each in vars(self).items() if each and name not in told}
+        return told | {name: each if isinstance(each, str) else list(each) for name, each in more.items()}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Offer:
+        """Rebuild an offer."""
+        fields: dict[str, Any] = {
+            name: each if isinstance(each, str) else tuple(each) for name, each in value.items() if name != "schemes"
+        }
+        return cls(frozenset(value["schemes"]), **fields)
 
 
 @dataclass(frozen=True)
@@ -122,27 +172,18 @@ class Answer(TaskEvent):
     answer_digest: str
     attempt: int = 0
     size: int = 0
-    encoded: bytes | memoryview = field(default=b"", repr=False, compare=False)
+    encoded: Encoded = field(default=b"", repr=False, compare=False)
 
     @classmethod
     def of(
-        cls,
-        at: float,
-        agent: str,
-        task_digest: str,
-        *,
-        rows: int,
-        data_digest: str,
-        contribution: Mapping[str, Value],
-        attempt: int = 0,
-        size: int = 0,
-        encoded: bytes | memoryview = b"",
+        cls, at: float, agent: str, body: ContributionBody, *, attempt: int = 0, size: int = 0, encoded: Encoded = b""
     ) -> Answer:
-        """Build an answer with its digest."""
-        encoded = encoded or encode(contribution)
-        body = encode_around({"rows": rows, "data": data_digest}, "contribution", encoded)
-        answer_digest = hashlib.sha256(body).hexdigest()
-        return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size, encoded)
+        """Return what a message says, with its digest; `encoded` is its contribution, empty: to be encoded here."""
+        encoded = encoded or encode(body.contribution)
+        said = encode_around({"rows": body.rows, "data": body.data_digest}, "contribution", encoded)
+        digest = hashlib.sha256(said).hexdigest()
+        rows, data = body.rows, body.data_digest
+        return cls(at, agent, body.task_digest, rows, data, body.contribution, digest, attempt, size, encoded)
 
 
 @dataclass(frozen=True)

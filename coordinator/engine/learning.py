@@ -3,36 +3,55 @@
 `grow` is the heart of the coordinator: start the server half and, as long as every member has a stored answer to the
 current task, reduce, in the order of agent id. The first task that is not answered by all is the open round. Replay
 after a loss, resumption after a crash and the central reference are this function with other arguments.
+
+What is reduced are the answers one by one (`Openly`). In a private run (`Privately`) an answer is a masked vector that
+tells nothing. Those of all members of a group's present edition add up to the sum of what they hide. That sum is what
+the server half gets, as one answer.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from sys import intern
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.collecting import Collecting
-from coordinator.engine.state import Level, RunState, Store
+from coordinator.engine.events import NUMBERS
+from coordinator.engine.state import CountedRows, Level, RunState, Store, Stored
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
+from coordinator.specification.run import Bounds, limits_of
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
-from glassfleet.contract.scheme import Scheme, Server
+from glassfleet.contract.scheme import Scheme, Server, input_quantiles_of, is_label_scheme
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
+from glassfleet.discovery import DiscoveryParameters
+from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.evaluation.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
 from glassfleet.evaluation.paired import MARGIN
 from glassfleet.evaluation.scores import ScoresAsked, same_target
 from glassfleet.model.intervals import lines_of
-from glassfleet.private.groups import round_digest
+from glassfleet.private.groups import Edition, round_digest
+from glassfleet.private.layout import Additive, Layout, layout_of
+from glassfleet.private.sums import add, question_digest
 from schemas.documents import canonical_json
 from schemas.errors import GlassfleetError, RunFailedError
+
+MASKED = "masked"
+"""Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
+
+
+class GroupSumError(RunFailedError):
+    """The answers of one group do not add up to what vehicles can have."""
+
+    def __init__(self, group: int, detail: str, cause: str) -> None:
+        super().__init__(detail, cause)
+        self.group = group
 
 
 class SchemeFaultError(Exception):
@@ -56,6 +75,122 @@ Lookup = Callable[[str], Scheme]
 """Finds a scheme by name; raises NotFoundError."""
 
 
+class Collecting(Protocol):
+    """What `learning` needs to know about answers."""
+
+    def questions(self, task: Task) -> tuple[str, ...]:
+        """Return the identities of what is asked with a task, SHA-256 (hex): one, or one for each group."""
+
+    def collect(self, task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:
+        """Return what the server half reduces, of exactly `members`, who have all answered; in a fixed order."""
+
+
+def copied(of: Contribution, sums: Mapping[str, NDArray[np.int64]], agent: str) -> Contribution:
+    """Return an answer with other sums, and who gave it."""
+    # Not `changed`: a look at an object's ``__dict__`` makes one, and there are as many answers as vehicles and rounds.
+    return Contribution(intern(of.kind), of.rows, sums, of.values, of.nullified, agent)
+
+
+class Openly:
+    """Each vehicle's answer is reduced as it came."""
+
+    @staticmethod
+    def questions(task: Task) -> tuple[str, ...]:
+        """Return the digest of the task."""
+        return (task.digest,)
+
+    @staticmethod
+    def collect(task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:  # noqa: ARG004
+        """Return the answers in the order of agent id."""
+        given = ((member, answers[member].contribution) for member in sorted(members))
+        return [copied(each, each.sums, member) for member, each in given]
+
+
+@dataclass(frozen=True)
+class Privately:
+    """The sum of each group is reduced as one answer.
+
+    Attributes
+    ----------
+    editions : tuple of Edition
+        The groups as they stand.
+    scheme : Additive
+        Says how answers to a task are laid out.
+    server : Server
+        Says whether a sum can be true.
+    max_rows : int or None
+        So many rows the exact sums are good for; None: any number.
+    counted_rows : Mapping
+        What is known of former editions, see :func:`counted`.
+    """
+
+    editions: tuple[Edition, ...]
+    scheme: Additive
+    server: Server
+    max_rows: int | None
+    counted_rows: CountedRows
+
+    def layout(self, task: Task) -> Layout:
+        """Return where each number of an answer stands."""
+        return layout_of(self.scheme, task)
+
+    def questions(self, task: Task) -> tuple[str, ...]:
+        """Return the identity of the task in each group's edition, in the order of the groups."""
+        layout, digest = self.layout(task).digest, task.digest
+        return tuple(question_digest(edition, digest, layout) for edition in self.editions)
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise ContributionError unless the answer is a masked vector of the right length: no more can be seen."""
+        words = contribution.sums.get(MASKED)
+        if contribution.rows or contribution.values or contribution.nullified or set(contribution.sums) != {MASKED}:
+            raise ContributionError("an answer in a private run is one masked vector and nothing else")
+        size = self.layout(task).size
+        if words is None or words.shape != (size,):
+            raise ContributionError(f"a masked vector of {size} numbers is asked for")
+
+    def collect(self, task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:
+        """Return the sum of each group, in the order of the groups.
+
+        Raises
+        ------
+        GroupSumError
+            ``impossible-sum``, or ``too-many-rows`` in one group.
+        RunFailedError
+            ``no-rows`` or ``too-many-rows``.
+        """
+        layout = self.layout(task)
+        sums = []
+        for edition in self.editions:
+            assert set(edition.members) <= set(members)
+            words = [answers[member].contribution.sums[MASKED].view(np.uint64) for member in edition.members]
+            try:
+                total = layout.read(add(words), len(edition.members))
+                self._check_rows(total.rows, edition.group)
+                self.server.check(task, total)
+            except (PrivacyError, ContributionError) as fault:
+                detail = (
+                    f"the {len(words)} answers of group {edition.group} do not add up to what vehicles "
+                    f"can have ({fault}): one of them is false or of other software"
+                )
+                raise GroupSumError(edition.group, detail, "impossible-sum") from fault
+            former = tuple(
+                part for (group, number, _), part in self.counted_rows.items()
+                if group == edition.group and number < edition.number
+            )  # fmt: skip
+            sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))
+        rows = sum(each.rows for each in sums)
+        if not rows:
+            raise RunFailedError(f"the {len(members)} agents that answered have no rows for this", "no-rows")
+        self._check_rows(rows)
+        return sums
+
+    def _check_rows(self, rows: int, group: int | None = None) -> None:
+        if self.max_rows is None or rows <= self.max_rows:
+            return
+        cause, detail = "too-many-rows", f"{rows} rows; the sums are good for {self.max_rows} in all"
+        raise RunFailedError(detail, cause) if group is None else GroupSumError(group, detail, cause)
+
+
 @dataclass(frozen=True)
 class Growth:
     """What came of growing: the levels, whose last level is open, and the end if it was reached."""
@@ -77,7 +212,7 @@ def start(  # noqa: PLR0917 - one call
     try:
         first = server.start(parameters, domain, seed)  # type: ignore[arg-type]  # discovery starts without a domain
     except Exception as fault:
-        raise _fault("start", fault) from fault
+        raise fault_of("start", fault) from fault
     task = replace(first.task, nonce=nonce).limited(max_rows_each)
     return level_of(1, first.state, task, collecting)
 
@@ -92,7 +227,7 @@ def advance(
     try:
         outcome = server.reduce(level.state, collecting.collect(level.task, ordered, answers))
     except Exception as fault:
-        raise _fault("reduce", fault) from fault
+        raise fault_of("reduce", fault) from fault
     closed = replace(
         level, members=tuple(ordered), nullified=sum(answers[member].contribution.nullified for member in ordered)
     )
@@ -135,69 +270,60 @@ def level_of(number: int, state: State, task: Task, collecting: Collecting) -> L
     return Level(number, state, task, round_digest(questions), questions)
 
 
-def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) -> Contribution:
-    """Check an answer; raises ContributionError with the reason, whatever the peer sent."""
-    contribution = Contribution.from_value(value)
-    if contribution.kind != task.kind:
-        raise ContributionError(f"answers {contribution.kind[:40]!r}, the task is {task.kind!r}")
-    if contribution.rows > rows:  # fewer are right: rows that are too few to condense are left out
-        raise ContributionError(f"states {contribution.rows} rows, its envelope {rows}")
-    try:
-        server.check(task, contribution)
-    except ContributionError:
-        raise
-    except Exception as fault:  # a check that trips over hostile values must not take the coordinator down
-        raise ContributionError(f"cannot be checked ({type(fault).__name__}: {fault})") from fault
-    return contribution
-
-
-def most_rows(limit: Callable[[Any], int], parameters: Any) -> int:
-    """Return how many rows a scheme's exact sums are good for: its ``max_rows`` says it."""
-    try:
-        return int(limit(parameters))
-    except Exception as fault:
-        raise _fault("max_rows", fault) from fault
-
-
-def too_many(most: int, total: int, rows: Callable[[], Mapping[str, int]]) -> list[str]:
-    """Return the agents with most rows that do not fit in.
-
-    Parameters
-    ----------
-    most : int
-        Rows that the sums are good for.
-    total : int
-        Rows of all who answered.
-    rows : callable
-        Returns the rows by agent; asked only when they are too many.
-    """
-    beyond: list[str] = []
-    if total <= most:
-        return beyond
-    each = rows()
-    for agent in sorted(each, key=lambda agent: (-each[agent], agent)):
-        if total <= most:
-            break
-        beyond.append(agent)
-        total -= each[agent]
-    return beyond
-
-
-def share(number: float | None, of: int) -> int:
-    """Resolve a number of agents or a fraction of them; at least 1, which is what None stands for."""
-    if number is None:
-        return 1
-    wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
-    return max(1, wanted)
-
-
-def _fault(what: str, fault: Exception) -> SchemeFaultError:
+def fault_of(what: str, fault: Exception) -> SchemeFaultError:
+    """Return what a fault of a scheme's server half ends a run by."""
     if not isinstance(fault, RunFailedError):
         return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
     # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.
     if fault.cause in SCHEME_ENDS:
         return SchemeFaultError(fault.detail[:400], fault.cause, getattr(fault, "group", None))
     return SchemeFaultError(str(fault)[:400], "no-model")
+
+
+def discovery_of(
+    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Scheme
+) -> DiscoveryParameters:
+    """Return discovery's parameters for these columns; a classifier's classes are found too.
+
+    Raises ValueError (pydantic's) when `bounds` name a column that the run does not have.
+    """
+    words = {column: known for column, known in bounds.items() if isinstance(known, Bounds)}
+    return DiscoveryParameters(
+        features=tuple(features),
+        target=target,
+        bounds=limits_of(bounds),
+        input_quantiles=input_quantiles_of(scheme, labels=is_label_scheme(scheme)),
+        units={column: known.unit for column, known in words.items() if known.unit},
+        terms={column: known.terms for column, known in words.items() if known.terms},
+        labels=is_label_scheme(scheme),
+        either=scheme.purpose == {"classification", "regression"},
+        categories=scheme.abilities.categories,
+        missing=scheme.abilities.missing_cells,
+        excess=scheme.abilities.excess,
+        guarded=False,  # the engine says whether: runs that a former version began go on as they were
+    )
+
+
+def to_search(state: RunState, scheme: Scheme) -> DiscoveryParameters:
+    """Return what a run's search of its domain starts from."""
+    spec = state.spec
+    parameters = discovery_of(state.features, state.target, spec.bounds or {}, scheme)
+    if spec.guarded:
+        guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
+        parameters = parameters.model_copy(update=guard)
+    parameters = parameters.model_copy(update={"units": _units(state, parameters)})
+    return parameters if spec.memory is None else parameters.remembering(spec.memory)
+
+
+def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
+    """Return the units that the vehicles tell, and those of the specification, which count."""
+    known = {*parameters.features, parameters.target}
+    units = {
+        name: kind.removeprefix(f"{NUMBERS} in ")
+        for name, kind in state.kinds.items()
+        if kind.startswith(f"{NUMBERS} in ") and name in known
+    }
+    return units | parameters.units
 
 
 def to_score(state: RunState) -> ScoresAsked:

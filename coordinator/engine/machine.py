@@ -45,63 +45,38 @@ What happens to an answer, in this order (first match decides):
 A dropped agent is not waited for; it is still counted if a good answer arrives before the round closes.
 
 Where to read on: `table` (every move; it drives them), `state` (a run as data), `draft` (the state in the making),
-`rounds` (when a round ends), `opening`, `counting` (what a closed one does), `regrouping` (private runs that lose
-members). Then `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks
-while it waits).
+`answers` (the table above), `rounds` (opened), `counting` (what a closed one does), `learning` (`grow`), `asking` (whom
+to ask).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from immutables import Map
 from pydantic import ValidationError
 
-from coordinator.engine import answers, asking, checkpoint, events, learning, opening, rounds
-from coordinator.engine.collecting import Collecting, Openly, Privately
+from coordinator.engine import answers, asking, checkpoint, counting, events, learning, pairing, rounds
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
-from coordinator.engine.learning import Lookup
-from coordinator.engine.state import NUMBERS, Offer, RunState
+from coordinator.engine.events import Offer
+from coordinator.engine.learning import Collecting, Lookup, Openly, Privately, SchemeFaultError
+from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
-from coordinator.specification.run import Bounds, RunSpec, limits_of
+from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import PrivateRuns
-from glassfleet.contract.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
+from glassfleet.contract.scheme import Server, is_label_scheme, private_parameters
 from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.evaluation.influence import Influence
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
-
-
-def discovery_of(
-    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Scheme
-) -> DiscoveryParameters:
-    """Return discovery's parameters for these columns; a classifier's classes are found too.
-
-    Raises ValueError (pydantic's) when `bounds` name a column that the run does not have.
-    """
-    words = {column: known for column, known in bounds.items() if isinstance(known, Bounds)}
-    return DiscoveryParameters(
-        features=tuple(features),
-        target=target,
-        bounds=limits_of(bounds),
-        input_quantiles=input_quantiles_of(scheme, labels=is_label_scheme(scheme)),
-        units={column: known.unit for column, known in words.items() if known.unit},
-        terms={column: known.terms for column, known in words.items() if known.terms},
-        labels=is_label_scheme(scheme),
-        either=scheme.purpose == {"classification", "regression"},
-        categories=scheme.abilities.categories,
-        missing=scheme.abilities.missing_cells,
-        excess=scheme.abilities.excess,
-        guarded=False,  # the engine says whether: runs that a former version began go on as they were
-    )
 
 
 @dataclass(frozen=True)
@@ -208,7 +183,7 @@ class Engine:
         if spec.participation == "elastic" and getattr(parameters, "support", 0) > 0:
             # What rests on enough rows was counted over vehicles of whom some may be lost before the sums are asked.
             raise UsageError(
-                "support goes with cohort participation: in an elastic run nothing is counted again. Use --support 0"
+                "support goes with cohort participation: in an elastic run nothing is counted again. Write support = 0"
             )
 
     def server(self, state: RunState) -> Server:
@@ -221,15 +196,7 @@ class Engine:
     def server_parameters(self, state: RunState) -> Any:
         """Return what the server half of the present phase starts from."""
         if state.phase == "domain":
-            scheme = self.lookup(state.spec.scheme)
-            parameters = discovery_of(state.features, state.target, state.spec.bounds or {}, scheme)
-            if state.spec.guarded:
-                guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
-                parameters = parameters.model_copy(update=guard)
-            parameters = parameters.model_copy(update={"units": _units(state, parameters)})
-            if state.spec.memory is not None:
-                parameters = parameters.remembering(state.spec.memory)
-            private = state.spec.private
+            parameters, private = learning.to_search(state, self.lookup(state.spec.scheme)), state.spec.private
             return parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             # What is asked is written out once: with the round open its task has it.
@@ -239,7 +206,10 @@ class Engine:
     def most_rows(self, state: RunState) -> int | None:
         """Return how many rows the sums of the present phase are good for; None: any number."""
         limit = getattr(self.server(state), "max_rows", None)
-        return None if limit is None else learning.most_rows(limit, self.server_parameters(state))
+        try:
+            return None if limit is None else int(limit(self.server_parameters(state)))
+        except Exception as fault:
+            raise learning.fault_of("max_rows", fault) from fault
 
     def terms(self, state: RunState) -> Terms:
         """Return what vehicles are told before they take part in a private run."""
@@ -292,7 +262,7 @@ def _take(draft: Draft, event: events.Event) -> None:
         case events.Cancel() | events.Unable():
             _stop(draft, event)
     _gather(draft)
-    rounds.settle(draft)
+    _settle(draft)
 
 
 def _offered(draft: Draft, agent: str, offer: Offer) -> None:
@@ -336,9 +306,9 @@ def _gather(draft: Draft) -> None:
         return  # without a look at everybody, for each who comes
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    if len(able) >= wanted or _is_enough(settled, len(able), wanted):
+    if len(able) >= wanted or asking.is_enough(settled, len(able), wanted):
         draft.update(features=settled.features, target=settled.target, kinds=settled.kinds)
-        opening.begin(draft, "enough-agents")
+        rounds.begin(draft, "enough-agents")
     elif is_due:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
@@ -349,37 +319,83 @@ def _gather(draft: Draft) -> None:
         )
 
 
-def _is_enough(state: RunState, able: int, wanted: int) -> bool:
-    """Whether a run may begin without agents that differ from most or cannot use their data, and no others."""
-    if state.spec.private is not None or not state.features:
+def _settle(draft: Draft) -> None:
+    """Close the open round if it is time; a loop, because what follows may be complete at once."""
+    while (current := draft.state.open) is not None:
+        state, policy = draft.state, draft.state.spec.policy
+        # Numbers only, for this runs at every event: who answered or was dropped is always among those asked.
+        accepted = len(state.store.get(current.digest, {}))
+        waiting = len(current.asked) - accepted - len(current.dropped)
+        quorum = state.quorum(current)
+        has_target = policy.target is not None and current.kind == "statistics" and not state.is_fixed
+        is_due = draft.at >= current.closes_at + policy.grace
+        is_complete = is_due or not waiting
+        refusals = rounds.blaming(state, current) if current.dropped else {}
+        # Those who have answered cannot be in a group that is founded again: it waits until all have said something.
+        if is_complete and refusals and (blamed := pairing.blamed(state.editions, refusals)):
+            rounds.pair_again(draft, current, blamed, refusals)
+        elif has_target and accepted >= max(policy.target or 0, quorum):
+            _close(draft, missed=())
+        elif is_due and accepted >= quorum and rounds.is_worth_waiting(draft, current):
+            rounds.extend(draft, current)
+            return
+        elif accepted >= quorum and (is_due or (not waiting and not counting.waits_for_former(draft, current))):
+            _close(draft, missed=draft.awaited())
+        elif state.is_fixed and accepted + waiting < quorum and (is_complete or not refusals):
+            _fail_round(draft, f"{accepted + waiting} members are left of the {quorum} that must answer")
+        elif not accepted and _all_refused(draft, current):
+            _fail_round(draft, f"each of the {len(current.dropped)} asked has refused")
+        elif not is_due:
+            return
+        elif policy.on_missed_quorum == "extend" and current.extensions < policy.extensions:
+            rounds.extend(draft, current)
+            return
+        else:
+            asked = len(current.asked)
+            _fail_round(draft, f"{accepted} of {asked} asked had answered at the deadline, {quorum} must")
+
+
+def _close(draft: Draft, missed: tuple[str, ...]) -> None:
+    """Count the round: everyone who answered, nobody else."""
+    dropped = {} if draft.state.open is None else draft.state.open.dropped
+    digest = draft.state.levels[-1].digest
+    members = draft.record(missed)
+    try:
+        if draft.state.phase == "pairing":
+            counting.pair(draft, members)
+            return
+        server = draft.server(draft.state)
+        if not draft.state.editions and not any(draft.state.store[digest][member].rows for member in members):
+            kind = "test" if draft.state.phase == "scoring" else "training"
+            draft.move("no-rows", f"the {len(members)} agents that answered have no {kind} rows")
+            return
+        counting.count(draft, server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
+    except SchemeFaultError as fault:
+        if fault.group is None or draft.state.phase == "scoring":
+            draft.move(fault.cause, str(fault))
+        else:
+            counting.ask_pairs(draft, fault.group, fault)
+
+
+def _all_refused(draft: Draft, current: Round) -> bool:
+    """Whether everybody who could answer has said that it cannot: asked again, they would say the same."""
+    if (
+        not current.dropped
+        or len(current.dropped) < len(current.asked)
+        or not all(why.startswith(asking.REFUSED) for why in current.dropped.values())
+    ):
         return False
-    needed = asking.needed_columns(state)
-    left_out = (bool(offer.fault or asking.differs(state, offer, needed)) for offer in state.agents.values())
-    there = able + sum(left_out)
-    return there >= wanted and able >= learning.share(state.spec.policy.min_agents, there)
+    asked = current.asked if current.limited else {*current.asked, *asking.able(draft.state)}
+    return set(asked) <= set(current.dropped)
 
 
-def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
-    """Return the units that the vehicles tell, and those of the specification, which count."""
-    known = {*parameters.features, parameters.target}
-    units = {
-        name: kind.removeprefix(f"{NUMBERS} in ")
-        for name, kind in state.kinds.items()
-        if kind.startswith(f"{NUMBERS} in ") and name in known
-    }
-    return units | parameters.units
-
-
-def wakes_at(state: RunState) -> float | None:
-    """Return when the next `Tick` will matter; None when only a message can move the run."""
-    if state.phase == "gathering":
-        return state.started_at + state.spec.policy.gather_timeout
-    return None if state.open is None else state.open.closes_at + state.spec.policy.grace
-
-
-def gives_up_at(state: RunState) -> float | None:
-    """Return when the run fails if nothing comes until then; None when it has ended."""
-    wake, current, policy = wakes_at(state), state.open, state.spec.policy
-    if wake is None or current is None or policy.on_missed_quorum == "fail":
-        return wake
-    return wake + max(0, policy.extensions - current.extensions) * (policy.deadline + policy.grace)
+def _fail_round(draft: Draft, detail: str) -> None:
+    state, current = draft.state, draft.state.open
+    assert current is not None
+    waiting = draft.awaited()
+    others = state.lost if state.is_fixed else asking.unable(state)
+    is_due = draft.at >= current.closes_at + state.spec.policy.grace
+    silent = dict.fromkeys(waiting, "deadline") if is_due else {}
+    why = draft.without_broker("this round") if is_due else ""
+    draft.record(waiting)
+    draft.move("quorum-not-met", detail + why + asking.why_not({**others, **current.dropped, **silent}))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from sys import intern
 from typing import Any, Final
 
 import numpy as np
@@ -19,58 +18,11 @@ from numpy.typing import NDArray
 from coordinator.engine.state import Store, Stored, holds
 from glassfleet.contract.messages import Contribution
 
-LONG = 256
-"""Arrays of fewer numbers are kept as they came while a round is open: a look at them costs more than it is worth."""
-
 _NOTHING: Final[Mapping[str, Any]] = {}
+
 
 SIDE_BY_SIDE = 256
 """Vehicles whose answers lie side by side: few, so that little is in memory twice while they are laid there."""
-
-
-class NarrowSums(Mapping[str, NDArray[np.int64]]):
-    """Sums in as little room as their numbers need; whoever asks for one gets an array of int64.
-
-    The answers of a round wait for the last of them, and most numbers in the long ones, histograms of one vehicle's
-    rows, fit a byte.
-    """
-
-    __slots__ = ("_kept",)
-
-    def __init__(self, sums: Mapping[str, NDArray[np.int64]]) -> None:
-        self._kept = {name: _narrowed(array) for name, array in sums.items()}
-
-    def __getitem__(self, name: str) -> NDArray[np.int64]:
-        """Return one of the sums."""
-        return self._kept[name].astype(np.int64, copy=False)
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield their names."""
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._kept)
-
-
-def _narrowed(array: NDArray[np.int64]) -> NDArray[Any]:
-    if array.size < LONG or array.min() < 0:
-        return array
-    dtype = np.min_scalar_type(array.max())
-    return array if dtype.itemsize == array.itemsize else array.astype(dtype)
-
-
-def kept(contribution: Contribution) -> Contribution:
-    """Return an answer as it waits until its round is reduced."""
-    if all(array.size < LONG for array in contribution.sums.values()):
-        return contribution
-    return copied(contribution, NarrowSums(contribution.sums), "")
-
-
-def copied(of: Contribution, sums: Mapping[str, NDArray[np.int64]], agent: str) -> Contribution:
-    """Return an answer with other sums, and who gave it."""
-    # Not `changed`: a look at an object's ``__dict__`` makes one, and there are as many answers as vehicles and rounds.
-    return Contribution(intern(of.kind), of.rows, sums, of.values, of.nullified, agent)
 
 
 class Numbers:

@@ -6,6 +6,7 @@ one. They have no order of their own.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from immutables import Map
 
+from coordinator.engine.events import Offer
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.messages import Contribution, State, Task
 from glassfleet.data.domain import Domain
@@ -25,63 +27,7 @@ Phase = Literal[
     "gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring", "finished", "failed", "cancelled"
 ]
 T = TypeVar("T")
-NUMBERS = "numbers"
-"""What a column holds; behind it may be `` in`` and the unit."""
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
-
-
-@dataclass(frozen=True)
-class Offer:
-    """What an agent says it can do, from its birth certificate; `fault`: why it is down and cannot use its data."""
-
-    schemes: frozenset[str] = frozenset()
-    features: tuple[str, ...] = ()
-    target: str = ""
-    kinds: tuple[str, ...] = ()
-    far: tuple[str, ...] = ()
-    plan: str = ""
-    held_back: str = ""
-    fault: str = ""
-
-    @property
-    def kind_of(self) -> dict[str, str]:
-        """What each column holds."""
-        names = (*self.features, self.target)
-        return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
-
-    def odd_in(self, most: Mapping[str, str]) -> str:
-        """Return in which column it holds something else than most, and what; empty: in none.
-
-        Of a kind "" in `most` nothing is known.
-        """
-        own = self.kind_of
-        for name, kind in most.items():
-            mine = own.get(name, kind)
-            if kind and mine != kind and ("words" in (mine, kind) or NUMBERS not in (mine, kind)):
-                return f"has {mine} in {name!r}, where most have {kind}"
-        return ""
-
-    def to_value(self) -> dict[str, Value]:
-        """Return the offer as a codec value."""
-        texts: dict[str, Value] = {"plan": self.plan, "held_back": self.held_back, "fault": self.fault}
-        more = {
-            name: value for name, value in (texts | {"kinds": list(self.kinds), "far": list(self.far)}).items() if value
-        }
-        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
-
-    @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> Offer:
-        """Rebuild an offer."""
-        return cls(
-            frozenset(value["schemes"]),
-            tuple(value["features"]),
-            value["target"],
-            tuple(value.get("kinds", ())),
-            tuple(value.get("far", ())),
-            value.get("plan", ""),
-            value.get("held_back", ""),
-            value.get("fault", ""),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +172,15 @@ class RoundSummary:
 
     def to_document(self) -> dict[str, Any]:
         """Return the summary as the API shows it."""
+        told = {name: value for name, value in vars(self).items() if name not in ("task_digest", "opened_at")}
         return {
-            "number": self.number,
-            "phase": self.phase,
-            "kind": self.kind,
-            "attempt": self.attempt,
+            **told,
             "asked": len(self.asked_agents),
             "accepted": len(self.accepted_agents),
-            "late": self.late,
-            "duplicate": self.duplicate,
-            "rejected": self.rejected,
             "dropped": len(self.dropped_agents),
             "seconds": round(self.seconds, 6),
-            "bytes": self.bytes,
-            "request_bytes": self.request_bytes,
-            "asked_agents": list(self.asked_agents),
-            "accepted_agents": list(self.accepted_agents),
+            **{name: list(told[name]) for name in ("asked_agents", "accepted_agents", "late_agents")},
             "dropped_agents": dict(sorted(self.dropped_agents.items())),
-            "late_agents": list(self.late_agents),
         }
 
 
@@ -403,6 +340,12 @@ class RunState:
             return self.editions
         return tuple(each for each in self.editions if each.group == self.levels[-1].task.body["group"])
 
+    def quorum(self, current: Round) -> int:
+        """Return how many answers the open round needs; test errors of whoever tells are better than none."""
+        if self.phase == "checking" or (self.phase == "scoring" and not self.editions):
+            return 1
+        return share(self.spec.policy.min_agents, self.founders if self.is_fixed else len(current.asked))
+
     @property
     def run(self) -> str:
         """Its id."""
@@ -424,3 +367,11 @@ def inserted(agents: tuple[str, ...], agent: str) -> tuple[str, ...]:
     """Return agents in the order of id, with `agent` among them."""
     at = bisect_left(agents, agent)
     return agents if holds(agents, agent) else (*agents[:at], agent, *agents[at:])
+
+
+def share(number: float | None, of: int) -> int:
+    """Resolve a number of agents or a fraction of them; at least 1, which is what None stands for."""
+    if number is None:
+        return 1
+    wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
+    return max(1, wanted)

@@ -19,7 +19,6 @@ from typing import Any
 from coordinator.engine import Offer
 from coordinator.fleet.unreadable import Unreadable
 from coordinator.journal.port import Journal
-from coordinator.messages.decoder import Death
 from schemas.messages import AgentState, Evaluation
 
 KEPT_EVALUATIONS = 64
@@ -153,7 +152,7 @@ class Fleet:
         self._down = 0
         self._scores = 0
         self._journal = journal
-        self._unwritten: set[str] = set()
+        self.unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
         self._unreadable = Unreadable()
@@ -258,14 +257,14 @@ class Fleet:
         self._put(agent, self._counted(known, status="down", stopped=stopped, since=self._wall()))
         return True
 
-    def cannot(self, agent: str, death: Death) -> Offer | None:
+    def cannot(self, agent: str, state: AgentState, born: float) -> Offer | None:
         """Take an agent's word that it is down because its data cannot be used; the offer that says so when it is news.
 
         Whatever process said it: one that is alive tells again that it is up.
         """
-        known, offer = self._agents.get(agent), Offer(fault=death.fault)
+        known, offer = self._agents.get(agent), Offer(fault=state.fault)
         if known is None:
-            record = _record("down", death.incarnation or "", death.software, offer, self._since(death.born))
+            record = _record("down", state.incarnation, state.software, offer, self._since(born))
             return self._meet(agent, record) if self._has_room(record.size + self._offers.cost(offer)) else None
         if (known.status, known.offer) == ("down", offer):
             return None
@@ -347,11 +346,11 @@ class Fleet:
         scores = dict(known.evaluations)
         scores.pop((body.name, body.version), None)  # the newest last
         self._remember(agent, {**scores, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})})
-        self._unwritten.add(agent)
+        self.unwritten.add(agent)
 
     def write_scores(self) -> None:
         """Keep what agents scored, in one transaction; raises StorageError when the journal cannot be written."""
-        agents, self._unwritten = self._unwritten, set()
+        agents, self.unwritten = self.unwritten, set()
         if agents and self._journal is not None:
             known = {agent: list(self._agents[agent].evaluations.values()) for agent in agents & self._agents.keys()}
             self._journal.keep("scores", known, self._max_agents)

@@ -25,8 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.port import Handlers, Message, Transport
-from coordinator.messages.decoder import Peer
-from coordinator.messages.publisher import Publisher, birth
+from coordinator.messages import Publisher, birth
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError
 from schemas.messages import CoordinatorState
@@ -161,18 +160,18 @@ class Presence:
         """Say that this life ends: a clean stop does not trigger the last will."""
         self._say("down")
 
-    def check_peer(self, peer: Peer, *, retained: bool) -> None:
+    def check_peer(self, incarnation: str, status: str, term: float, *, retained: bool) -> None:
         """Take what stands on the coordinator's topic; raises IdentityError when another has taken over.
 
         StorageError, see `check_journal`, when this one could write nothing more: then it was replaced by a stand-by.
         """
-        if peer.incarnation != self.incarnation:
+        if incarnation != self.incarnation:
             self.check_journal()
-        if (peer.incarnation, peer.status) == (self.incarnation, "up"):
+        if (incarnation, status) == (self.incarnation, "up"):
             self._heard()
-        if self.election.is_lost(peer.incarnation, peer.status, peer.term, self.clock(), retained=retained):
+        if self.election.is_lost(incarnation, status, term, self.clock(), retained=retained):
             raise IdentityError(
-                f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
+                f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {incarnation[:8]}, "
                 f"this one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
                 "them, stop the other and start this one again, or give it another --fleet"
             )

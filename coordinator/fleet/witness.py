@@ -42,32 +42,35 @@ class Witness:
         Wall clock, seconds since the epoch.
     most : int
         Vehicles of which heads are kept.
+
+    Attributes
+    ----------
+    new : dict
+        By vehicle, what is to be written.
     """
 
     def __init__(self, journal: Journal, wall: Callable[[], float], most: int) -> None:
         self._journal = journal
         self._wall = wall
         self._most = most
-        self._new: dict[str, list[dict[str, Any]]] = {}
+        self.new: dict[str, list[dict[str, Any]]] = {}
         self._is_full = False
 
     def saw(self, agent: str, head: LogHead) -> None:
         """Take a head that a vehicle told; `write` keeps it."""
-        kept, at = self._new.get(agent) or self.heads(agent), self._wall()
+        kept, at = self.new.get(agent) or self.heads(agent), self._wall()
         is_known = any((each["n"], each["hash"]) == (head.n, head.hash) for each in kept)
         if is_known or (kept and 0 <= at - kept[-1]["at"] < PAUSE):
             return
         if kept and falls(kept[-1], {"n": head.n}):
             what = f"record {kept[-1]['n']} was seen, and now {head.n} is the newest: an old copy, or a log begun anew"
             _log.warning("forecast-log-shorter", agent=agent, what=what)
-        self._new[agent] = thinned([*kept, {"n": head.n, "hash": head.hash, "at": round(at, 3)}], at)
+        self.new[agent] = thinned([*kept, {"n": head.n, "hash": head.hash, "at": round(at, 3)}], at)
 
     def write(self) -> None:
         """Keep what was taken, in one transaction; raises StorageError when the journal cannot be written."""
-        if not self._new:
-            return
-        without = self._journal.keep("witnessed", self._new, self._most)
-        self._new = {}
+        without = self._journal.keep("witnessed", self.new, self._most)
+        self.new = {}
         if without and not self._is_full:
             self._is_full = True
             _log.warning("witness-full", without=without, hint="heads of no more logs are kept: raise max_agents")

@@ -40,7 +40,7 @@ from coordinator.http.dashboard.actions import add_actions
 from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
-from coordinator.http.dashboard.schedules import add_schedule_pages
+from coordinator.http.dashboard.reports import add_reports
 from coordinator.http.dashboard.week import week
 from coordinator.http.errors import Fault, Heads, in_words
 from coordinator.http.guard import LAST_PORT, Guard
@@ -50,7 +50,7 @@ from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
 from coordinator.specification.run import RunSpec, with_participation
-from glassfleet.export.svg.text import cut
+from glassfleet.explain.text import cut
 from schemas.errors import (
     BrokerError,
     DamagedError,
@@ -204,7 +204,7 @@ def make_app(  # noqa: C901  one short function per address
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
     dashboard.add_pages(app)
-    for add in (add_model_pages, add_model_actions, add_actions, add_schedule_pages):
+    for add in (add_model_pages, add_reports, add_model_actions, add_actions):
         add(app, dashboard)
     admits = {"token": with_token(dashboard.tokens), "session": dashboard.sessions.admit}
     open_door(app, Door(HTTP_LIMITS, admits))

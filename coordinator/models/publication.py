@@ -15,13 +15,12 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import StoredModel
-from coordinator.messages.publisher import Publisher
+from coordinator.messages import Publisher
 from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
 from coordinator.models.registry import Registry
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, Frame, clearing, frames_for_model
 from schemas.errors import BrokerError, UsageError
 from schemas.messages import ModelPointer
-from schemas.parts import Frame, clearing, frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 

@@ -22,11 +22,9 @@ from immutables import Map
 
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.journal.port import Entry, Journal, overview
-from coordinator.runs.counters import Counters
 from coordinator.runs.earlier import least_allowing, spent_in
-from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
-from coordinator.runs.records import entry_of, fold, spec_of
+from coordinator.runs.transaction import Counters, entry_of, fold, spec_of
 from coordinator.runs.view import (
     damaged_document,
     run_document,
@@ -157,7 +155,7 @@ class Runs:
             if state is not None:
                 self.replace_states({run: state}, {})
                 self.metrics["runs.resumed"] += 1
-                _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
+                _log.info("run-resumed", run=run, phase=state.phase, round=state.open.number if state.open else 0)
 
     def _read(self, run: str, first: list[Entry]) -> Iterator[Entry]:
         """Yield the records of a run, of which a large fleet's do not fit into memory; put the first into `first`."""

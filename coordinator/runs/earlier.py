@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from coordinator.engine import Start
 from coordinator.engine.asking import REFUSED
 from glassfleet.private.totals import Total
 
@@ -30,6 +32,32 @@ def earlier(documents: Iterable[Mapping[str, Any]]) -> tuple[Total, ...]:
     """
     totals = (Total.from_value(value) for document in documents for value in document["totals"])
     return tuple(islice(dict.fromkeys(totals), MOST_TOTALS))
+
+
+def private_start(
+    start: Start,
+    champion: Mapping[str, Any] | None,
+    formers: Iterable[Mapping[str, Any]],
+    documents: Sequence[Mapping[str, Any]],
+) -> Start:
+    """Return the start of a private run, with what earlier ones mean for it.
+
+    Parameters
+    ----------
+    champion, formers
+        Documents of the model in use, and of earlier ones that the new one is compared with.
+    documents : sequence of Mapping
+        As above.
+    """
+    spec, false = start.spec, quarantined(documents, start.spec.readmit)
+    return replace(
+        start,
+        spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
+        false_answers=tuple(sorted(false)),
+        champion=champion,
+        formers=tuple(formers),
+        earlier=earlier(documents),
+    )
 
 
 def quarantined(documents: Sequence[Mapping[str, Any]], readmit: Iterable[str]) -> frozenset[str]:

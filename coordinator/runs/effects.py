@@ -1,9 +1,13 @@
-"""The effects of runs, performed once the journal has them. What is said is counted and logged."""
+"""The effects of runs: whether they can be performed, and performed once the journal has them. What is said is logged.
+
+Observers (metrics) hear of every effect that was performed, and can change nothing: neither the engine nor
+`core` knows Prometheus.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +27,22 @@ from coordinator.engine import (
     RoundClosed,
     RunState,
     SendReceipt,
+    Unable,
     WaitsForFormer,
     standing,
 )
-from coordinator.messages.publisher import Publisher
+from coordinator.engine.state import RoundSummary
+from coordinator.messages import Publisher
 from coordinator.models.lifecycle import Models
+from coordinator.models.publication import ModelPublisher
+from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
-from coordinator.runs.observer import canonical, place
-from coordinator.runs.preflight import Preflight
 from coordinator.runs.transaction import Ready
 from glassfleet.discovery.guard import in_words
-from schemas.messages import Outcome
-from schemas.parts import Retained
+from schemas.envelope import Retained
+from schemas.errors import GlassfleetError, StorageError
+from schemas.messages import Outcome, Receipt
 
 _log = structlog.get_logger("coordinator")
 
@@ -46,8 +53,6 @@ class EffectHandler:
 
     Parameters
     ----------
-    preflight : Preflight
-        For what is said again.
     metrics : Counter
         Counts what is performed.
     now : callable
@@ -57,10 +62,47 @@ class EffectHandler:
     runs: Runs
     publisher: Publisher
     models: Models
+    published: ModelPublisher
+    registry: Registry
     rollouts: Rollouts
-    preflight: Preflight
     metrics: Counter[str]
     now: Callable[[], float]
+
+    def preflight(
+        self, state: RunState, effects: Iterable[Effect], ready: Ready, *, again: bool = False
+    ) -> Unable | None:
+        """Return what stands against performing the effects; None: nothing. Tells nobody: it is a part of deciding.
+
+        Parameters
+        ----------
+        state : RunState
+            The run after the step that caused them.
+        ready : dict of str to Retained
+            Takes the requests, by key, so that they need not be cut twice.
+        again : bool
+            Whether they were performed before: what is in the registry was publishable.
+
+        Raises
+        ------
+        StorageError
+            The registry cannot be read.
+        """
+        for effect in effects:
+            try:
+                if isinstance(effect, OpenRound):
+                    ready[effect.key] = self.publisher.prepare(effect)
+                elif isinstance(effect, Publish) and not (again and self.registry.has(effect)):
+                    self.published.check_model(effect, state)
+            except StorageError:
+                raise
+            except Exception as fault:  # noqa: BLE001  a model's own code runs here
+                cause = "request-too-large" if isinstance(effect, OpenRound) else "model-unpublishable"
+                detail = str(fault) if isinstance(fault, GlassfleetError) else f"{type(fault).__name__}: {fault}"
+                # The round that cannot be opened is not yet the one where the run stands.
+                about = {"phase": effect.phase, "round": effect.number} if isinstance(effect, OpenRound) else {}
+                _log.error(cause, run=effect.run, detail=detail, **(place(state) | about))
+                return Unable(self.now(), cause, detail[:400])
+        return None
 
     def perform(self, effect: Effect, state: RunState | None, ready: Mapping[str, Retained]) -> None:
         """Do one thing.
@@ -73,12 +115,12 @@ class EffectHandler:
             As the preflight left it.
         """
         # A receipt may concern a round before the one that is open by now; 0: none was opened.
-        task = effect.task_digest if isinstance(effect, SendReceipt) else ""
+        task = effect.receipt.task_digest if isinstance(effect, SendReceipt) else ""
         log = _log.bind(run=effect.run, **({"round": 0} | place(state, task)))
         match effect:
             case OpenRound():
                 self.publisher.request(effect.run, ready[effect.key])
-                self._log_opened(effect, log)
+                self._log_opened(effect, state, log)
             case ClearRequest():
                 self.publisher.clear(effect.run)
             case SendReceipt():
@@ -111,10 +153,11 @@ class EffectHandler:
 
     def receipt(self, effect: SendReceipt, log: Any) -> None:
         """Tell an agent what became of its answer."""
-        self.metrics[f"receipts.{effect.outcome}"] += 1
+        receipt = effect.receipt
+        self.metrics[f"receipts.{receipt.outcome}"] += 1
         self.publisher.receipt(effect)
-        tell = log.debug if effect.outcome == "accepted" else log.info
-        tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
+        tell, about = log.debug if receipt.outcome == "accepted" else log.info, receipt.task_digest[:12]
+        tell("answered", agent=effect.agent, outcome=receipt.outcome, reason=receipt.reason, task=about)
 
     def adopt(self, state: RunState) -> None:
         """Take note of the parts of a standing request, which a former life may have published.
@@ -143,7 +186,8 @@ class EffectHandler:
         reason = "the run has ended" if run in self.runs.past else ""
         if isinstance(event, Malformed):
             outcome, reason = "rejected", event.reason
-        self.receipt(SendReceipt(run, event.agent, event.task_digest, outcome, reason), _log.bind(run=run))
+        receipt = Receipt(run=run, task_digest=event.task_digest, outcome=outcome, reason=reason)
+        self.receipt(SendReceipt(event.agent, receipt), _log.bind(run=run))
 
     @staticmethod
     def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:
@@ -154,7 +198,7 @@ class EffectHandler:
             for agent, words in in_words(state.guard, state.max_rows_each):
                 log.warning("vehicle-stands-out", what=f"{agent}: {words}")
 
-    def _log_opened(self, effect: OpenRound, log: Any) -> None:
+    def _log_opened(self, effect: OpenRound, state: RunState | None, log: Any) -> None:
         self.metrics["rounds.opened"] += 1
         log.info(
             "round-opened",
@@ -162,6 +206,84 @@ class EffectHandler:
             phase=effect.phase,
             attempt=effect.attempt,
             kind=effect.task.kind,
-            asked="all" if effect.asked is None else len(effect.asked),
+            asked=len(state.open.asked) if state is not None and state.open is not None else 0,
             remaining=round(max(0.0, effect.closes_at - self.now()), 3),
         )
+
+
+class Observer:
+    """Who is told, and ignores it. All calls come from the coordinator's thread; they must return at once."""
+
+    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
+        """Hear of an effect that was performed, perhaps not for the first time.
+
+        Parameters
+        ----------
+        state : RunState or None
+            The run after the step that caused the effect; None when the run is not live.
+        now : float
+            The coordinator's own time, seconds.
+        """
+
+    def appended(self, seconds: float, records: int) -> None:
+        """Hear how long one journal transaction with so many records took."""
+
+    def resumed(self, seconds: float, runs: int) -> None:
+        """Hear how long reading the journal took at the start, and how many runs go on."""
+
+
+def end_of(summary: RoundSummary, state: RunState | None) -> str:
+    """Return how a round ended: ``complete``, ``partial`` (somebody was dropped) or ``missed`` (too few answers)."""
+    if state is not None and state.reason.startswith("quorum-not-met") and state.rounds[-1:] == (summary,):
+        return "missed"
+    return "partial" if summary.dropped_agents else "complete"
+
+
+def place(state: RunState | None, task_digest: str = "") -> dict[str, Any]:
+    """Return where a run stands, for log lines about it.
+
+    Parameters
+    ----------
+    state : RunState or None
+        None: the run is over, or not known.
+    task_digest : str
+        The task that the line is about, when it is about one; it may belong to an earlier round.
+
+    Returns
+    -------
+    dict
+        ``phase`` and ``round`` of the task, else of the open round, else of the last one that closed; empty when there
+        is none.
+    """
+    if state is None:
+        return {}
+    current = state.open
+    if task_digest and (current is None or current.digest != task_digest):
+        for summary in reversed(state.rounds):
+            if summary.task_digest == task_digest:
+                return {"phase": summary.phase, "round": summary.number}
+    if current is not None:
+        return {"phase": current.kind, "round": current.number}
+    if state.rounds:
+        return {"phase": state.rounds[-1].phase, "round": state.rounds[-1].number}
+    return {}
+
+
+def canonical(summary: RoundSummary, state: RunState | None) -> dict[str, Any]:
+    """Return the fields of the one log line that says everything about a round."""
+    return {
+        "scheme": "" if state is None else state.spec.scheme,
+        "phase": summary.phase,
+        "round": summary.number,
+        "attempt": summary.attempt,
+        "kind": summary.kind,
+        "end": end_of(summary, state),
+        "asked": len(summary.asked_agents),
+        "accepted": len(summary.accepted_agents),
+        "late": summary.late,
+        "duplicate": summary.duplicate,
+        "rejected": summary.rejected,
+        "dropped": dict(summary.dropped_agents),
+        "seconds": round(summary.seconds, 3),
+        "bytes": summary.bytes,
+    }

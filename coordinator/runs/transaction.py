@@ -2,35 +2,53 @@
 
 Pure but for the preflight, which is given: it finds what cannot be sent, so that a run that cannot go on ends by name
 instead of waiting for answers to a request that nobody saw.
+
+Below it what a run is in the journal: events as entries, and the state that entries lead to. A peer may repeat itself,
+or send nonsense, as fast as the network carries it. Each such message gets its receipt and is counted at its round, and
+changes nothing else; the journal takes the sum of them, as one `Counted`, with the next record that matters. A crash
+before that costs the counts since then, and nothing but these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import structlog
 
 from coordinator.engine import (
+    Answer,
     ClearRequest,
+    Counted,
     Effect,
     Ended,
     Engine,
     Event,
     OpenRound,
     Publish,
+    Refused,
     RoundClosed,
     RunState,
     SendReceipt,
+    TurnedAway,
     Unable,
 )
-from coordinator.engine.checkpoint import is_due
+from coordinator.engine.checkpoint import checkpoint_of, is_due
+from coordinator.engine.events import from_value, to_bytes
+from coordinator.engine.state import Round, RoundSummary
 from coordinator.journal.port import Entry
-from coordinator.runs.counters import Counters, is_counted_only
-from coordinator.runs.records import begun_anew, entry_of, shortened
-from schemas.parts import Retained
+from schemas import codec
+from schemas.envelope import Retained
+from schemas.errors import StorageError
+from schemas.limits import MAX_DECODED_BYTES
+
+_log = structlog.get_logger("coordinator")
 
 Ready: TypeAlias = dict[str, Retained]
 """Requests that were cut already, by the key of their effect."""
+
 
 Preflight: TypeAlias = Callable[[RunState, Iterable[Effect], Ready], Unable | None]
 """Finds out whether effects can be performed; None: they can. What it cuts for that is put into the third."""
@@ -104,7 +122,8 @@ def decide(
             unable = preflight(after, instead, transaction.ready)
         transaction.effects += effects
         closed = sum(effect.summary.bytes for effect in effects if isinstance(effect, RoundClosed))
-        if closed and is_due(after, closed) and (anew := begun_anew(engine, after, wall)) is not None:
+        is_large = closed and after.spec.participation == "elastic" and is_due(after, closed)
+        if is_large and (anew := begun_anew(engine, after, wall)) is not None:
             # The run goes on from what the journal says, as it will after a restart.
             transaction.states[run], entry = anew
             transaction.entries.append(entry)
@@ -123,7 +142,7 @@ def _write_down(
 ) -> None:
     """Count an event that changes nothing but counters; else it becomes an entry, after what was counted before it."""
     run = after.run
-    receipt = next((effect for effect in effects if isinstance(effect, SendReceipt)), None)
+    receipt = next((effect.receipt for effect in effects if isinstance(effect, SendReceipt)), None)
     if receipt is not None and receipt.outcome != "accepted" and before is not None and is_counted_only(before, after):
         transaction.counters[run] = counted = counted.copy() if counted is not None else Counters()
         counted.add(before, receipt.task_digest, receipt.outcome, after.at)
@@ -139,3 +158,136 @@ def _without(effects: Iterable[Effect], unable: Unable) -> Iterable[Effect]:
     """Return the effects that still hold when the shell is `unable` to do what they ask."""
     gone = OpenRound if unable.cause == "request-too-large" else Publish | ClearRequest | Ended
     return (effect for effect in effects if not isinstance(effect, gone))
+
+
+_COUNTERS = ("late", "duplicate", "rejected")
+
+
+_FIELDS = tuple(name for name in RunState.__dataclass_fields__ if name not in ("at", "open", "rounds"))
+
+
+def is_counted_only(before: RunState, after: RunState) -> bool:
+    """Whether two states of a run differ in nothing but counters and the time."""
+    if any(getattr(before, name) is not getattr(after, name) for name in _FIELDS):
+        return False
+    if not _alike(before.open, after.open) or len(before.rounds) != len(after.rounds):
+        return False
+    # Equal rounds are the same objects but for the one that was counted in.
+    return all(one is two or _alike(one, two) for one, two in zip(before.rounds, after.rounds, strict=True))
+
+
+def _alike(one: Round | RoundSummary | None, two: Round | RoundSummary | None) -> bool:
+    if one is two:
+        return True
+    if one is None or two is None:
+        return False
+    counters = {name: getattr(two, name) for name in _COUNTERS}
+    return replace(one, **counters) == two
+
+
+class Counters:
+    """What was counted since the last record of one run.
+
+    Attributes
+    ----------
+    at : float
+        Time of the last count.
+    """
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, state: RunState, digest: str, outcome: str, at: float) -> None:
+        """Count one answer; `state` is the run before it."""
+        known = (state.open is not None and state.open.digest == digest) or any(
+            summary.task_digest == digest for summary in state.rounds
+        )
+        # Digests that nobody asked for are of one kind: made-up ones must not fill the record.
+        self._counts.setdefault(digest if known else "", Counter())[outcome] += 1
+        self.at = max(self.at, at)
+
+    def event(self) -> Counted:
+        """Return the sum as an event for the journal."""
+        return Counted(self.at, {digest: dict(counts) for digest, counts in self._counts.items()})
+
+    def copy(self) -> Counters:
+        """Return a copy that can be added to without changing this one."""
+        other = Counters()
+        other.at = self.at
+        other._counts = {digest: Counter(counts) for digest, counts in self._counts.items()}
+        return other
+
+
+def shortened(event: Event, effects: Sequence[Effect]) -> Event:
+    """Return what the journal needs of an event: an answer that was not accepted leaves its payload behind."""
+    if not isinstance(event, Answer | Refused):
+        return event
+    sent = (effect for effect in effects if isinstance(effect, SendReceipt))
+    receipt = next(effect.receipt for effect in sent if effect.agent == event.agent)
+    if receipt.outcome == "accepted":
+        return event
+    return TurnedAway(event.at, event.agent, event.task_digest, receipt.outcome, receipt.reason)
+
+
+def entry_of(run: str, event: Event, wall: float) -> Entry:
+    """Return the entry to append; `wall` is the wall clock, for displays."""
+    return Entry(run, event.kind, event.at, wall, to_bytes(event))
+
+
+def begun_anew(engine: Engine, state: RunState, wall: float) -> tuple[RunState, Entry] | None:
+    """Return the record that the journal of a run may begin with, and the state as it is read back from it.
+
+    None when it could not be read back: it is too large, or holds what cannot be written down.
+    """
+    try:
+        entry = entry_of(state.run, checkpoint_of(state), wall)
+        (((_, read, _)),) = steps(engine, [entry])
+    except (StorageError, ValueError, TypeError) as fault:
+        # The records stay as they are, and grow.
+        _log.warning("checkpoint-skipped", run=state.run, reason=str(fault)[:400])
+        return None
+    return read, entry
+
+
+def fold(engine: Engine, entries: Iterable[Entry]) -> RunState | None:
+    """Return the state that the entries of a run lead to.
+
+    Raises
+    ------
+    StorageError
+        An entry was written by another version.
+    Exception
+        Whatever a scheme raises that is gone or has changed since.
+    """
+    state: RunState | None = None
+    for _, state, _ in steps(engine, entries):  # noqa: B007 - the last one
+        pass
+    return state
+
+
+def steps(engine: Engine, entries: Iterable[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+    """Yield each event of a run with the state and the effects that it led to. Raises as `fold`."""
+    state: RunState | None = None
+    for entry in entries:
+        event = _event(entry)
+        state, effects = engine.step(state, event)
+        yield event, state, effects
+
+
+def spec_of(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the document of the run's spec, as far as it can be read; empty otherwise."""
+    try:
+        value: Any = codec.decode(entries[0].body, max_bytes=2 * MAX_DECODED_BYTES)
+        return dict(value["spec"])
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+def _event(entry: Entry) -> Event:
+    try:
+        return from_value(codec.decode(entry.body, max_bytes=2 * MAX_DECODED_BYTES))
+    except (ValueError, KeyError, TypeError) as fault:
+        raise StorageError(
+            f"a record of kind {entry.kind!r} cannot be read ({fault}): it was written by another version"
+        ) from fault

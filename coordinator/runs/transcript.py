@@ -9,9 +9,9 @@ import numpy as np
 
 from coordinator.engine import Answer, Checkpoint, Engine, Event, OpenRound, RunState
 from coordinator.engine.checkpoint import BOUND
-from coordinator.engine.collecting import MASKED, Privately
+from coordinator.engine.learning import MASKED, Privately
 from coordinator.journal.port import Entry
-from coordinator.runs.records import steps
+from coordinator.runs.transaction import steps
 from glassfleet.audit.private import Sums
 from glassfleet.audit.transcript import Opened
 from glassfleet.contract.messages import Contribution
@@ -38,8 +38,8 @@ class Transcript:
 def transcript_of(engine: Engine, entries: Sequence[Entry]) -> Transcript | None:
     """Return what the vehicles told in a run, from its entries; None: there are none.
 
-    Raises as `records.fold`; and StorageError for a private run of another fleet than the engine's, and for an elastic
-    run whose journal has let answers go.
+    Raises as `transaction.fold`; and StorageError for a private run of another fleet than the engine's, and for an
+    elastic run whose journal has let answers go.
     """
     state: RunState | None = None
     opened: dict[str, OpenRound] = {}

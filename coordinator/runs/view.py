@@ -128,30 +128,17 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "spec": plain(spec),
         "started": known["started"] if isinstance(known["started"], str) else _iso(known["started"]),
         "ended": None if ended is None else _iso(ended),
-        "features": [],
         "target": "",
         "domain": None,
-        "cohort": [],
-        "domain_contributors": [],
         "nullified": 0,
         "joined_bins": 0,
         "max_rows_each": None,
-        "far_out": [],
-        "rows": {},
         "restarts": 0,
-        "rounds": [],
         "open": None,
-        "progress": {},
         "model": None,
-        "size": {},
-        "summary": {},
-        "private": {},
-        "totals": [],
-        "runs_left": {},
-        "spent_in": [],
-        "false_answers": [],
-        "scores": {},
-        "agents": {},
+        **{name: [] for name in ("features", "cohort", "domain_contributors", "far_out", "rounds")},
+        **{name: [] for name in ("totals", "spent_in", "false_answers")},
+        **{name: {} for name in ("rows", "progress", "size", "summary", "private", "runs_left", "scores", "agents")},
     }
 
 
@@ -195,7 +182,7 @@ def time_in_words(time: float, now: float) -> str:
 
 def _quarantine(agent: str) -> list[str]:
     what = "its answers were false, or it ended private runs by refusing"
-    return [agent, f"{what}: later private runs leave it out, until one is started with --readmit {agent}"]
+    return [agent, f"{what}: later private runs leave it out, until one is started that has it in readmit"]
 
 
 def _iso(time: float) -> str:

@@ -62,7 +62,7 @@ class RolloutPlan(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as fault:
-            raise UsageError(f"this rollout cannot be meant: {first_fault(fault)}") from fault
+            raise UsageError(f"this rollout cannot be meant: {first_fault(fault, cls)}") from fault
 
 
 BEATS = 0.01

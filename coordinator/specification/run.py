@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from coordinator.specification.rollout import RolloutPlan
+from glassfleet.data import presets
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Column, Memory
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, SUPPORT_ROWS
+from glassfleet.schemes import DEFAULT
 from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
@@ -76,7 +78,7 @@ class RoundPolicy(BaseModel):
     extensions: Annotated[int, Field(ge=0, le=100)] = 2
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = 5
     gather_agents: Annotated[int, Field(ge=1)] = 1
-    gather_timeout: Seconds = 60.0
+    gather_timeout: Seconds = 600.0
 
     @model_validator(mode="after")
     def _consistent(self) -> RoundPolicy:
@@ -183,13 +185,14 @@ class RunSpec(BaseModel):
     run : str
         Id; made up when empty.
     scheme : str
-        Name in the catalogue, e.g. ``"frt"``.
+        Name in the catalogue.
     parameters : dict
         Of the scheme; left out: its defaults.
     participation : "cohort" or "elastic"
         One set of vehicles for the whole model, or whoever answers each round. Private runs begin with one set in
         either case; elastic ones learn on without those who are lost, and ask no former round again.
     policy : RoundPolicy
+        When rounds close, and what happens when too few have answered.
     model : str
         Name under which the model is published.
     features : list of str or None
@@ -202,7 +205,8 @@ class RunSpec(BaseModel):
         Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
         column's unit and terms.
     memory : Memory or None
-        Differences and lags of columns as further inputs; None when `domain` is given, which says it itself.
+        Differences and lags of columns as further inputs; None when `domain` is given, which says it itself. ``"qoe"``
+        stands for those of the case study.
     max_rows_each : int or None
         At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
         five times the median, from five vehicles on.
@@ -230,7 +234,7 @@ class RunSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: str = Field(default_factory=lambda: f"run-{uuid.uuid4().hex[:12]}")
-    scheme: str = Field(min_length=1, max_length=64)
+    scheme: str = Field(default=DEFAULT, min_length=1, max_length=64)
     parameters: dict[str, Any] = Field(default_factory=dict)
     participation: Literal["cohort", "elastic"] = "cohort"
     policy: RoundPolicy = RoundPolicy()
@@ -249,6 +253,11 @@ class RunSpec(BaseModel):
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     rollout: RolloutPlan | None = None
     private: PrivatePolicy | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _of_the_case_study(cls, memory: Any) -> Any:
+        return presets.memory(presets.QOE) if memory == presets.QOE else memory
 
     @field_validator("run")
     @classmethod
@@ -299,7 +308,7 @@ class RunSpec(BaseModel):
             # Two windows that differ by a row would differ in their sums by it.
             raise ValueError("a private run takes no window: let each vehicle keep its own, with data collect")
         if self.parameters.get("support"):
-            raise ValueError("support is no parameter of the scheme but of private runs: use --support")
+            raise ValueError("support is no parameter of the scheme but of private runs: write private.support")
         return self
 
     @property
@@ -322,7 +331,7 @@ class RunSpec(BaseModel):
             spec = cls.model_validate(document)
             encode(spec.to_document())  # as the journal and the vehicles will have it
         except ValidationError as fault:
-            raise UsageError(f"this run cannot be meant: {first_fault(fault)}") from fault
+            raise UsageError(f"this run cannot be meant: {first_fault(fault, cls)}") from fault
         except ValueError as fault:
             raise UsageError(f"this run cannot be meant, for no message can carry it: {fault}") from fault
         return spec
@@ -341,7 +350,7 @@ def with_participation(document: Any, lookup: Callable[[str], Any]) -> Any:
     if not isinstance(document, dict) or document.get("participation") is not None:
         return document
     document = {name: value for name, value in document.items() if name != "participation"}
-    scheme = document.get("scheme")
+    scheme = document.get("scheme", DEFAULT)
     if isinstance(scheme, str):
         offered = lookup(scheme).participation
         if len(offered) == 1:

@@ -102,7 +102,7 @@ class Schedule(BaseModel):
         try:
             schedule = cls.model_validate(document)
         except ValidationError as fault:
-            raise UsageError(f"this schedule cannot be meant: {first_fault(fault)}") from fault
+            raise UsageError(f"this schedule cannot be meant: {first_fault(fault, cls)}") from fault
         schedule.run(0.0)
         return schedule
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.engine import Effect, Ended, OpenRound, Restarted, RoundClosed, RunState
 from coordinator.runs.directory import Runs
-from coordinator.runs.observer import Observer, end_of
+from coordinator.runs.effects import Observer, end_of
 from schemas.errors import StorageError
 
 
@@ -90,7 +90,7 @@ _APPEND_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class Metrics(Observer, Collector):
-    """An `coordinator.runs.observer.Observer` that can be scraped.
+    """An `coordinator.runs.effects.Observer` that can be scraped.
 
     Parameters
     ----------

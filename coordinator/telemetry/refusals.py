@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from coordinator.engine import Effect, RunState, SendReceipt
-from coordinator.runs.observer import Observer
+from coordinator.runs.effects import Observer
 
 RUNS = 100
 """Runs whose reasons are told apart, more than anybody looks at; the one that began to be refused first gives way."""
@@ -45,13 +45,14 @@ class Refusals(Observer):
     def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
         """Note a receipt."""
         del state, now
-        if not isinstance(effect, SendReceipt) or effect.outcome in ("accepted", "duplicate"):
+        if not isinstance(effect, SendReceipt) or effect.receipt.outcome in ("accepted", "duplicate"):
             return
+        outcome, reason = effect.receipt.outcome, effect.receipt.reason
         with self._lock:
             reasons = self._runs.setdefault(effect.run, {})
-            key = (effect.outcome, effect.reason)
+            key = (outcome, reason)
             if key not in reasons and len(reasons) >= REASONS:
-                key = (effect.outcome, "other reasons")
+                key = (outcome, "other reasons")
             known = reasons.setdefault(key, RefusalReason())
             known.count += 1
             if len(known.agents) < AGENTS:

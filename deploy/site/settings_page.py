@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from console.settings import descriptions
 from coordinator.config import CoordinatorConfig
 from coordinator.specification.rollout import RolloutPlan
-from coordinator.specification.run import RoundPolicy
+from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from deploy.site.reference import first_sentence
 from edge_agent.config import AgentConfig
 from edge_agent.forecast.config import ForecastConfig
@@ -29,8 +29,10 @@ an error that names the range. How settings are given: [configuration.md](config
 SERVICES: tuple[type[Settings], ...] = (AgentConfig, CoordinatorConfig, ForecastConfig)
 
 POLICIES: dict[str, type[BaseModel]] = {
-    "Policy of a run: `policy`, or options of `glassfleet run start`": RoundPolicy,
-    "Plan of a rollout: `plan`": RolloutPlan,
+    "A run: keys of its policy file, and of the HTTP API": RunSpec,
+    "`policy` of a run": RoundPolicy,
+    "`private` of a run": PrivatePolicy,
+    "`rollout` of a run, and the policy file of a rollout": RolloutPlan,
 }
 
 

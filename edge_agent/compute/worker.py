@@ -32,11 +32,6 @@ LIGHT: Final = Cost(seconds=1.0, megabytes=64.0)
 """What the agent computes by itself, between two looks at its messages; starting a process takes about as long."""
 
 
-def is_light(cost: Cost | None) -> bool:
-    """Whether a piece of work takes a moment; None: nobody knows."""
-    return cost is not None and cost.seconds <= LIGHT.seconds and cost.megabytes <= LIGHT.megabytes
-
-
 class WorkerError(Exception):
     """The process failed in a way that no task should cause; the text is its traceback."""
 

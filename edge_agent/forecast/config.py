@@ -69,18 +69,10 @@ class ForecastConfig(Settings):
     service: ClassVar = "forecast"
     shared: ClassVar = SHARED
     top: ClassVar = "shared"
-    first: ClassVar = (
-        "id",
-        "source",
-        "model",
-        "every",
-        "alert",
-        "publish",
-        "report",
-        "broker",
-        "identity",
-        "log",
-        "state_dir",
+    flags: ClassVar = (
+        *("id", "source", "plan", "vss", "model", "data", "speed", "every", "alert", "publish", "report"),
+        *("broker", "identity", "fleet", "log", "state_dir"),
+        *("ca_file", "insecure_plaintext", "log_level", "log_format"),
     )
 
     id: Id

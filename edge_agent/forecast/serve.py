@@ -339,17 +339,17 @@ def _access(config: ForecastConfig) -> ServerAccess:
     if folder is not None:
         if config.identity is not None and folder.resolve() == config.identity.resolve():
             raise UsageError(
-                f"--source-identity {folder} is --identity, too: a broker gives one connection to each certificate. "
+                f"source_identity {folder} is --identity, too: a broker gives one connection to each certificate. "
                 f"Enrol another one, such as {config.id}-samples"
             )
         if source.startswith("mqtts://") and publish.startswith("mqtts://"):
             raise UsageError(
-                f"--source-identity {folder} for --source and --publish: a broker gives one connection to each "
+                f"source_identity {folder} for --source and --publish: a broker gives one connection to each "
                 "certificate. Publish to a databroker, or where a user name is enough"
             )
     access = ServerAccess(folder, config.source_ca_file, config.source_token_file, config.insecure_plaintext)
     if any((folder, access.ca_file, access.token_file)) and "://" not in f"{source}{publish}":
         raise UsageError(
-            f"--source {source} is no server: leave out --source-identity, --source-ca-file and --source-token-file"
+            f"--source {source} is no server: leave out source_identity, source_ca_file and source_token_file"
         )
     return access

@@ -17,8 +17,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkerError, WorkItem, is_light
+from edge_agent.compute.worker import WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
@@ -254,7 +255,7 @@ class Evaluator:
         yield replace(scores, champion=former, champion_digest=champion.digest, beside=beside)
 
     def _check(self, cost: Cost | None) -> None:
-        if self._budget is not None and not is_light(cost):
+        if self._budget is not None and not (cost is not None and cost.fits(worker.LIGHT)):
             raise TooLongError
 
     def _predictions(self, record: ModelRecord) -> NDArray[Any]:

@@ -35,13 +35,18 @@ class Fetcher:
     ----------
     topics : Topics
     transport : Transport
+
+    Attributes
+    ----------
+    wanted : dict
+        By name.
     """
 
     def __init__(self, topics: Topics, transport: Transport) -> None:
         self._topics = topics
         self._store = BlobStore(topics, max_open=AT_ONCE)
         self._transport = transport
-        self._wanted: dict[str, _Wanted] = {}
+        self.wanted: dict[str, _Wanted] = {}
 
     def want(self, name: str, manifest: Manifest, now: float, done: Callable[[bytes], None]) -> None:
         """Fetch what `manifest` stands for and call `done` with its content.
@@ -51,26 +56,26 @@ class Fetcher:
         WireError
             ``oversize``.
         """
-        known = self._wanted.get(name)
+        known = self.wanted.get(name)
         if known is not None and known.manifest == manifest:
             known.done = done
             return
         self.cancel(name)
         self._store.want(manifest)
-        self._wanted[name] = _Wanted(manifest, done, now + FIRST, FIRST)
+        self.wanted[name] = _Wanted(manifest, done, now + FIRST, FIRST)
         self._transport.subscribe(self._topics.blobs(manifest.digest))
         # The store bounds what is open; what gave way there must not stay subscribed here.
-        for other, wanted in list(self._wanted.items()):
+        for other, wanted in list(self.wanted.items()):
             if wanted.manifest.digest not in self._store.open_digests:
                 self.cancel(other)
 
     def cancel(self, name: str) -> None:
         """Stop fetching (idempotent)."""
-        wanted = self._wanted.pop(name, None)
+        wanted = self.wanted.pop(name, None)
         if wanted is None:
             return
         digest = wanted.manifest.digest
-        if all(other.manifest.digest != digest for other in self._wanted.values()):
+        if all(other.manifest.digest != digest for other in self.wanted.values()):
             self._store.close(digest)
             self._transport.unsubscribe(self._topics.blobs(digest))
 
@@ -93,7 +98,7 @@ class Fetcher:
 
     def tick(self, now: float) -> None:
         """Ask again for what did not come: a subscription made anew brings what is retained."""
-        for wanted in self._wanted.values():
+        for wanted in self.wanted.values():
             if wanted.due <= now:
                 wanted.wait = min(LONGEST, wanted.wait * 2)
                 wanted.due = now + wanted.wait
@@ -103,11 +108,11 @@ class Fetcher:
 
     def next_due(self) -> float | None:
         """Return when `tick` has something to do."""
-        return min((wanted.due for wanted in self._wanted.values()), default=None)
+        return min((wanted.due for wanted in self.wanted.values()), default=None)
 
     def _settle(self, digest: str) -> list[_Wanted]:
-        names = [name for name, wanted in self._wanted.items() if wanted.manifest.digest == digest]
-        settled = [self._wanted[name] for name in names]
+        names = [name for name, wanted in self.wanted.items() if wanted.manifest.digest == digest]
+        settled = [self.wanted[name] for name in names]
         for name in names:
             self.cancel(name)
         return settled

@@ -25,9 +25,9 @@ from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, in_wor
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.storage import make_directory, replacing
+from schemas.envelope import read_model
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
-from schemas.parts import read_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trial import place

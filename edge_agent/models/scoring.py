@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from edge_agent.messages.publisher import Publisher
+from edge_agent.messages import Publisher
 from edge_agent.models.evaluation import Scores
 from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord

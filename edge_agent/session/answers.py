@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkItem, is_light
+from edge_agent.compute.worker import WorkItem
+from edge_agent.session.accounts import WatchStore
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
-from edge_agent.session.watched import WatchStore
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.rows import drawn_for
@@ -26,11 +28,8 @@ from glassfleet.errors import TaskError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
 from schemas.documents import document_digest
-from schemas.envelope import Envelope
-from schemas.errors import BrokerError, DataError, DocumentError, UsageError
-from schemas.messages import ContributionBody, Request
-from schemas.parts import frames_for_contribution
-from schemas.topics import Topics
+from schemas.errors import DataError, DocumentError, UsageError
+from schemas.messages import ContributionBody
 
 DOMAIN = "domain"
 """Scheme name of domain discovery, which every agent can run."""
@@ -45,7 +44,6 @@ class Answerer:
 
     Parameters
     ----------
-    topics : Topics
     snapshots : Snapshots
     secret : bytes
         The agent's: privacy noise is drawn from it.
@@ -53,7 +51,7 @@ class Answerer:
         Of an answer, as the outbox can keep it.
     budget : Budget
         Time and memory that an answer may take.
-    private : PrivateRuns
+    private : PrivateAnswers
     tests : callable
         Returns the vehicle's test rows.
     score : callable
@@ -64,7 +62,6 @@ class Answerer:
 
     def __init__(
         self,
-        topics: Topics,
         snapshots: Snapshots,
         secret: bytes,
         private: PrivateAnswers,
@@ -75,7 +72,6 @@ class Answerer:
         most_bytes: int,
         budget: Budget,
     ) -> None:
-        self._topics = topics
         self._snapshots = snapshots
         self._secret = secret
         self._most_bytes = most_bytes
@@ -114,9 +110,9 @@ class Answerer:
         if cost is not None and cost.least > self._budget.seconds:
             least = float(f"{cost.least:.0e}")  # rough, so that vehicles of about the same size give one reason
             raise TaskError(f"{self._budget.exceeded_time()}; this needs {least:.0f} or more")
-        return is_light(cost)
+        return cost is not None and cost.fits(worker.LIGHT)
 
-    def compute(self, run: str, request: Request, snapshot: Snapshot) -> ContributionBody:
+    def compute(self, asked: RequestSeen, snapshot: Snapshot) -> ContributionBody:
         """Answer a task here and now.
 
         Raises
@@ -124,72 +120,58 @@ class Answerer:
         TaskError
             It cannot be answered here; the text says why.
         """
-        task = Task.from_value(request.task)
+        task = asked.task
         if task.scheme == PRIVATE:
-            return self._private.announce(run, request.task_digest, task, snapshot)
+            return self._private.announce(asked, snapshot)
         if task.scheme == PAIRS.name:
-            return self._private.masked(run, request, snapshot, None)
+            return self._private.masked(asked, snapshot, None)
         if task.scheme == SCORES.name:
-            tests = self._snapshots.tests_of_run(run, self._tests())
-            return self.body(
-                run, request, snapshot, self._score(task, snapshot.data, tests, **self._watch(run, request))
-            )
+            tests = self._snapshots.tests_of_run(asked.run, self._tests())
+            return self.body(asked, snapshot, self._score(task, snapshot.data, tests, **self._watch(asked)))
         data = replace(snapshot.data, key=condense_key(self._secret))
-        posed, noise = self._posed(run, request, snapshot)
-        return self.body(run, request, snapshot, answer(posed, data, noise))
+        posed, noise = self._posed(asked, snapshot)
+        return self.body(asked, snapshot, answer(posed, data, noise))
 
-    def start(self, run: str, request: Request, snapshot: Snapshot) -> WorkItem:
-        """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
-        task, noise = self._posed(run, request, snapshot)
-        asked: dict[str, Any] = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
-        rows = [self._snapshots.path(run)]
+    def start(self, asked: RequestSeen, snapshot: Snapshot) -> WorkItem:
+        """Begin to answer a task in a process of its own, from the snapshot of its run; raises StorageError."""
+        task, noise = self._posed(asked, snapshot)
+        given: dict[str, Any] = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
+        rows = [self._snapshots.path(asked.run)]
         if task.scheme == SCORES.name:
-            self._snapshots.tests_of_run(run, self._tests())
-            rows.append(self._snapshots.test_path(run))
-            asked["watch"] = self._watch(run, request)
-        return WorkItem(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
+            self._snapshots.tests_of_run(asked.run, self._tests())
+            rows.append(self._snapshots.test_path(asked.run))
+            given["watch"] = self._watch(asked)
+        return WorkItem(self._budget, "answer", rows, given, most_bytes=self._most_bytes)
 
-    def _posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, bytes]:
+    def _posed(self, asked: RequestSeen, snapshot: Snapshot) -> tuple[Task, bytes]:
         """Return what the client is given, and the key of its noise: of a private run the question's, not the task's.
 
         Were it the task's, the difference of two editions' sums would have the noise of those who left, and no other.
         """
-        task, digest = Task.from_value(request.task), request.task_digest
-        if request.private is not None:
-            task, digest = self._private.posed(run, request, snapshot)
-        return task, noise_key(self._secret, run, digest)
+        task, digest = asked.task, asked.request.task_digest
+        if asked.request.private is not None:
+            task, digest = self._private.posed(asked, snapshot)
+        return task, noise_key(self._secret, asked.run, digest)
 
-    def _watch(self, run: str, request: Request) -> dict[str, Any]:
+    def _watch(self, asked: RequestSeen) -> dict[str, Any]:
         """Return what `edge_agent.models.summed.answered` takes beside rows."""
-        body = Task.from_value(request.task).body
+        body = asked.task.body
         try:
             digests = [document_digest(each) for each in (body.get("model"), body.get("champion")) if each]
         except DocumentError as fault:
             raise TaskError(f"the models to be scored are malformed: {fault}"[:200]) from fault
         known = self._watched.load().of(digests)
-        return {"memory": known.to_value(), "run": run, "is_masked": request.private is not None}
+        return {"memory": known.to_value(), "run": asked.run, "is_masked": asked.request.private is not None}
 
-    def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
+    def body(self, asked: RequestSeen, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned; raises PrivacyError, TaskError and StorageError."""
         # First: an answer that was sent and not remembered would be compared with the same night again.
         if (memory := answered.pop("memory", None)) is not None:
             self._watched.take(memory)
-        if request.private is not None:
+        if asked.request.private is not None:
             contribution = Contribution.from_value(answered["contribution"])
-            return self._private.masked(run, request, snapshot, contribution)
-        return ContributionBody(task_digest=request.task_digest, data_digest=snapshot.digest, **answered)
-
-    def pack(self, envelope: Envelope, limit: Callable[[], int]) -> bytes:
-        """Encode an answer; raises TaskError for one that could never be sent or kept: nobody shall wait for it."""
-        payload = envelope.to_bytes()
-        if len(payload) > self._most_bytes:
-            raise TaskError(f"the answer has {len(payload)} bytes; outbox_max_bytes is {self._most_bytes} here")
-        if len(payload) > limit():
-            try:
-                frames_for_contribution(envelope, self._topics, limit())
-            except (BrokerError, UsageError) as fault:
-                raise TaskError(f"the answer is too large: {fault}") from fault
-        return payload
+            return self._private.masked(asked, snapshot, contribution)
+        return ContributionBody(task_digest=asked.request.task_digest, data_digest=snapshot.digest, **answered)
 
 
 def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:

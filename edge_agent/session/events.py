@@ -1,4 +1,7 @@
-"""What the session sees (events) and what the shell has to do about it (effects): plain frozen data."""
+"""What the session sees (events) and what the shell has to do about it (effects): plain frozen data.
+
+What is read and what is sent stands in it as the wire has it: a body of `schemas.messages`.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from schemas.messages import Outcome, Request
+from glassfleet.contract.messages import Task
+from schemas.messages import Receipt, Refusal, Request
 
 # Events
 
 
 @dataclass(frozen=True)
 class RequestSeen:
-    """The open round of a run was read. `sent` is the envelope's time, `scheme` the task's."""
+    """The open round of a run was read; `task` is the request's, read once, and `sent` the envelope's time."""
 
     run: str
     request: Request
-    scheme: str
+    task: Task
     sent: float = 0.0
     round: int = 0
     attempt: int = 0
@@ -28,16 +32,6 @@ class RequestCleared:
     """The run ended: its retained request was cleared."""
 
     run: str
-
-
-@dataclass(frozen=True)
-class ReceiptSeen:
-    """The coordinator said what became of an answer."""
-
-    run: str
-    task_digest: str
-    outcome: Outcome
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class Restarted:
 
 
 Event: TypeAlias = (
-    RequestSeen | RequestCleared | ReceiptSeen | Computed | ComputeFailed | Connected | Disconnected | Tick | Restarted
+    RequestSeen | RequestCleared | Receipt | Computed | ComputeFailed | Connected | Disconnected | Tick | Restarted
 )
 
 # Effects
@@ -94,10 +88,7 @@ Event: TypeAlias = (
 class Compute:
     """Answer the task (from the outbox, if it is there), store it, then report `Computed` or `ComputeFailed`."""
 
-    run: str
-    request: Request
-    round: int
-    attempt: int
+    asked: RequestSeen
 
 
 @dataclass(frozen=True)
@@ -114,8 +105,7 @@ class Refuse:
     """Tell the coordinator that there will be no answer, and why."""
 
     run: str
-    task_digest: str
-    reason: str
+    body: Refusal
     round: int
     attempt: int
 
@@ -132,10 +122,7 @@ class Park:
 class Forget:
     """A receipt ended the send: drop the stored answer, remember that it ended. `round` 0: it is not known."""
 
-    run: str
-    task_digest: str
-    outcome: Outcome
-    reason: str
+    receipt: Receipt
     round: int = 0
 
 

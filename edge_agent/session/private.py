@@ -1,25 +1,22 @@
-"""A vehicle's part in private runs: its key, its chain and its ledger on the disk, and what leaves it.
+"""A vehicle's part in private runs: what it announces, what it answers, and what leaves it.
 
-    runs/{run}/key      the secret of the run, 32 bytes      lives and dies with the rows, ``rows.npz``
-    runs/{run}/chain    what was announced, met and answered
-    ledger              what was answered in earlier runs over the same rows
-
-Chain and ledger are on the disk before an answer leaves. The rules are in `glassfleet.private`; here are the files, and
-the reading of messages.
+Chain and ledger (`private_files`) are on the disk before an answer leaves. The rules are in `glassfleet.private`; here
+messages are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from edge_agent.session.events import RequestSeen
+from edge_agent.session.private_files import Met, PrivateFiles
 from edge_agent.session.private_rows import PrivateRows
 from edge_agent.session.snapshots import Snapshot, Snapshots
-from edge_agent.storage import explained, replacing
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
@@ -30,28 +27,17 @@ from glassfleet.private.groups import Announcement, Roster, Terms, place
 from glassfleet.private.ledger import Ledger, Limits
 from glassfleet.private.pairs import PAIRS
 from glassfleet.private.totals import Total
-from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import ContributionBody, Manifest, PrivateGroup, Request
+from schemas.messages import ContributionBody, Manifest, PrivateGroup
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptography
     from glassfleet.private.answering import Asked
-    from glassfleet.private.masks import RunKey
     from schemas.trust.signing import Verifier
 
 PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
-
-
-@dataclass(frozen=True)
-class _Met:
-    """What the chain's file holds: the announcement, and the chain once the roster was seen."""
-
-    own: Announcement
-    terms: Terms
-    chain: Chain | None = None
 
 
 class PrivateAnswers:
@@ -92,13 +78,12 @@ class PrivateAnswers:
     ) -> None:
         self._topics = topics
         self._agent = agent
-        self._directory = directory
+        self.files = PrivateFiles(directory)
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
         self._rows = PrivateRows(directory, secret, snapshots, tests, limits.least_rows)
         self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
-        self._known_ledger: Ledger | None = None  # as it is on the disk; nobody else writes it
         self._heard: set[str] = set()
 
     @property
@@ -114,45 +99,49 @@ class PrivateAnswers:
         """Take note that a run is open at the coordinator."""
         self._heard.add(run)
 
-    def choose(self, run: str, request: Request) -> None:
+    def choose(self, asked: RequestSeen) -> None:
         """Raise PrivacyError or TaskError for a request whose kind is not answered: before rows are even read."""
-        task = Task.from_value(request.task)
-        if task.scheme == PRIVATE or request.private is not None:
+        task = asked.task
+        if task.scheme == PRIVATE or asked.request.private is not None:
             if self._choice == "never":
                 raise PrivacyError("not-private", "this vehicle takes part in no private runs")
         elif self._choice == "only":
             raise PrivacyError("not-private", "this vehicle answers private runs only")
         elif task.scheme == PAIRS.name:
             raise TaskError(f"not a question of a plain run: {task.scheme}/{task.kind}")
-        elif self._path(run, "chain").exists():
+        elif (self.files.runs / asked.run / "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
-    def rows(self, run: str, request: Request, present: Dataset) -> Dataset:
+    def rows(self, asked: RequestSeen, present: Dataset) -> Dataset:
         """Return the training rows that a run is answered from, and freeze its test rows: before a snapshot is made.
 
         Those of the last private run, if there is one over some of these rows. Present ones are offered where enough
         came or went since, and taken once the coordinator says that others have new rows, too. Raises PrivacyError
         ``few-new-rows`` where those of the last run are gone, and few came or went.
         """
-        met = self._met(run)
-        if request.private is not None and met is not None and met.chain is None:
-            if any(each.renews for each in request.private if self._is_mine(each, None)):
-                self._rows.take_offer(run)
+        groups = asked.request.private
+        if groups is None and asked.task.scheme != PRIVATE:
             return present
-        if Task.from_value(request.task).scheme != PRIVATE or met is not None:
+        met = self.files.met(asked.run)
+        if groups is not None and met is not None and met.chain is None:
+            if any(each.renews for each in groups if self._is_mine(each, None)):
+                self._rows.take_offer(asked.run)
             return present
-        return self._rows.choose(run, present, self._ledger())
+        if asked.task.scheme != PRIVATE or met is not None:
+            return present
+        return self._rows.choose(asked.run, present, self.files.ledger())
 
-    def roster(self, run: str, request: Request) -> Manifest | None:
+    def roster(self, asked: RequestSeen) -> Manifest | None:
         """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
-        met = self._met(run) if request.rosters is not None else None
+        request = asked.request
+        met = self.files.met(asked.run) if request.rosters is not None else None
         if request.rosters is None or met is None:
             return None
         if any(self._is_mine(group, met.chain) for group in request.private or ()):
             return None
         return request.rosters.of(place(met.terms, met.own))
 
-    def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
+    def check(self, asked: RequestSeen, snapshot: Snapshot, present: Dataset) -> None:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
 
         The edition and the task are on the disk after that, whatever becomes of the answer: what is refused then
@@ -160,52 +149,54 @@ class PrivateAnswers:
         earlier runs over none of them are forgotten. A snapshot that an earlier request left may have older rows, over
         which there were runs that are forgotten already.
         """
-        task = Task.from_value(request.task)
-        if request.private is None:
-            if task.scheme == PRIVATE and self._met(run) is None:
+        run, task, groups = asked.run, asked.task, asked.request.private
+        if groups is None:
+            if task.scheme == PRIVATE and self.files.met(run) is None:
                 if not self._rows.are(run, snapshot, present):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
-                self._save_ledger(self._ledger().forget(self._rows.of_run(run, snapshot)))
+                self.files.save_ledger(self.files.ledger().forget(self._rows.of_run(run, snapshot)))
             return
-        asked = self._accept(run, request.private, task, snapshot)
-        met = self._met(run)
+        chain = self._accept(asked, groups, snapshot).chain
+        met = self.files.met(run)
         assert met is not None
-        if met.chain is None or met.chain.contents != asked.chain.contents:
-            self._save_ledger(self._ledger().asked(asked.chain, self._rows.of_run(run, snapshot)))
-        if met.chain != asked.chain:
-            self._save(run, replace(met, chain=asked.chain))
+        if met.chain is None or met.chain.contents != chain.contents:
+            self.files.save_ledger(self.files.ledger().asked(chain, self._rows.of_run(run, snapshot)))
+        if met.chain != chain:
+            self.files.save(run, replace(met, chain=chain))
         if task.scheme == "domain":
             _refuse_text(task, snapshot.data)
 
-    def announce(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
+    def announce(self, asked: RequestSeen, snapshot: Snapshot) -> ContributionBody:
         """Return the announcement for a run, the same whenever it is asked; raises PrivacyError and TaskError."""
+        run, digest = asked.run, asked.request.task_digest
         try:
-            terms = Terms.from_value(task.body)
+            terms = Terms.from_value(asked.task.body)
         except WireError as fault:
             raise TaskError(str(fault)) from fault
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
         rows = self._rows.of_run(run, snapshot)
-        ledger, met = self._ledger(), self._met(run)
+        ledger, met = self.files.ledger(), self.files.met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
         former = self._unheard(ledger, run)
         left = ledger if former is None else ledger.close(former.nonce)
         joined = left.join(terms, rows, self._limits, distinct=self._rows.distinct(run, snapshot))
         if former is not None:  # not before: a request that is refused takes nothing from the open run
-            self._drop_key(former.run)
+            self.files.drop_key(former.run)
+            self._pairs.pop(former.run, None)
         if joined != ledger:
-            self._save_ledger(joined)
+            self.files.save_ledger(joined)
         if met is None:
             stands = joined.stands(rows, *self._rows.tags(run, snapshot), terms.nonce) | self._rows.offered(run)
             stands["left"] = joined.left(rows, self._limits, terms.nonce)
-            key = self._new_key(run).public
-            met = _Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
-            self._save(run, met)
+            key = self.files.new_key(run).public
+            met = Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
+            self.files.save(run, met)
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
-        self._key(run)
+        self.files.key(run)
         own = met.own.to_value()
         values = {name: own[name] for name in own if name not in ("agent", "data_digest")}
         contribution = Contribution("keys", 0, values=values)
@@ -213,21 +204,18 @@ class PrivateAnswers:
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
         )
 
-    def posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, str]:
+    def posed(self, asked: RequestSeen, snapshot: Snapshot) -> tuple[Task, str]:
         """Return what the scheme's client is given, and the identity of the question; as `check`, after it."""
-        assert request.private is not None
-        asked = self._accept(run, request.private, Task.from_value(request.task), snapshot)
-        return asked.posed, asked.question
+        assert asked.request.private is not None
+        accepted = self._accept(asked, asked.request.private, snapshot)
+        return accepted.posed, accepted.question
 
-    def masked(
-        self, run: str, request: Request, snapshot: Snapshot, contribution: Contribution | None
-    ) -> ContributionBody:
+    def masked(self, asked: RequestSeen, snapshot: Snapshot, contribution: Contribution | None) -> ContributionBody:
         """Return what leaves the vehicle in place of its answer, once chain and ledger are on the disk.
 
         Parameters
         ----------
-        run : str
-        request : Request
+        asked : RequestSeen
         snapshot : Snapshot
         contribution : Contribution or None
             None: the question is not about its rows, see `glassfleet.private.pairs`.
@@ -240,20 +228,20 @@ class PrivateAnswers:
         """
         from glassfleet.private.answering import no_rows, reply  # noqa: PLC0415 - it needs the cryptography
 
+        run, request = asked.run, asked.request
         assert request.private is not None
-        task = Task.from_value(request.task)
-        asked = self._accept(run, request.private, task, snapshot)
+        accepted = self._accept(asked, request.private, snapshot)
         if contribution is None:
-            contribution = no_rows(asked)
+            contribution = no_rows(accepted)
         else:
-            self._check_own(task, contribution)
-        chain, words = reply(asked, contribution, self._shared(run, asked.chain.roster))
-        met = self._met(run)
+            self._check_own(asked.task, contribution)
+        chain, words = reply(accepted, contribution, self._shared(run, accepted.chain.roster))
+        met = self.files.met(run)
         assert met is not None
-        self._save(run, replace(met, chain=chain))
-        self._save_ledger(self._ledger().note(chain, self._rows.of_run(run, snapshot)))
+        self.files.save(run, replace(met, chain=chain))
+        self.files.save_ledger(self.files.ledger().note(chain, self._rows.of_run(run, snapshot)))
         self._rows.keep(run)
-        answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
+        answer = Contribution(asked.task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
         )
@@ -267,13 +255,14 @@ class PrivateAnswers:
         except ContributionError as fault:  # nobody else can see it any more
             raise TaskError(f"this vehicle's own answer cannot be true: {fault}") from fault
 
-    def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
+    def protection(self, asked: RequestSeen) -> tuple[dict[str, int] | None, tuple[str, ...]]:
         """Return the floor and the company of a run, None for a plain one, and over whom an answer is summed."""
-        met = self._met(run)
+        is_plain = asked.request.private is None and asked.task.scheme != PRIVATE
+        met = None if is_plain else self.files.met(asked.run)
         if met is None:
             return None, ()
         floor = max(met.own.floor, met.terms.floor)
-        members = () if request.private is None or met.chain is None else met.chain.editions[-1].members
+        members = () if asked.request.private is None or met.chain is None else met.chain.editions[-1].members
         return {"floor": floor, "company": met.terms.company}, members
 
     def end(self, run: str) -> None:
@@ -281,18 +270,18 @@ class PrivateAnswers:
         self._pairs.pop(run, None)
         self._rows.forget(run)
         try:
-            met, ledger = self._met(run), self._ledger()
+            met, ledger = self.files.met(run), self.files.ledger()
         except PrivacyError:
             return  # what is damaged was told when it was needed
         terms = ledger.open if met is None else met.terms
         if terms is not None and terms.run == run:
-            self._save_ledger(ledger.close(terms.nonce))
+            self.files.save_ledger(ledger.close(terms.nonce))
 
     def leave(self, run: str) -> None:
         """Answer nothing more in a private run: what a vehicle cannot answer may depend on its rows."""
-        met = self._met(run)
+        met = self.files.met(run)
         if met is not None and met.chain is not None and not met.chain.has_left:
-            self._save(run, replace(met, chain=replace(met.chain, has_left=True)))
+            self.files.save(run, replace(met, chain=replace(met.chain, has_left=True)))
 
     def _unheard(self, ledger: Ledger, run: str) -> Terms | None:
         """Return the terms of an open run of which nothing came on this connection: it ended meanwhile.
@@ -302,13 +291,14 @@ class PrivateAnswers:
         was_open = ledger.open
         return None if was_open is None or was_open.run in self._heard | {run} else was_open
 
-    def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
+    def _accept(self, asked: RequestSeen, groups: Sequence[PrivateGroup], snapshot: Snapshot) -> Asked:
         from glassfleet.private.answering import accept  # noqa: PLC0415 - it needs the cryptography
 
-        met = self._met(run)
+        run, task = asked.run, asked.task
+        met = self.files.met(run)
         if met is None:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")
-        if self._ledger().open != met.terms:
+        if self.files.ledger().open != met.terms:
             raise PrivacyError("run-over", "the run ended here, another was joined since, or the ledger is gone")
         group = next((each for each in groups if self._is_mine(each, met.chain)), None)
         if group is None:
@@ -370,89 +360,8 @@ class PrivateAnswers:
 
         known = self._pairs.get(run)
         if known is None or known[0] != roster.digest:
-            known = self._pairs[run] = (roster.digest, pair_keys(self._key(run), self._agent, roster))
+            known = self._pairs[run] = (roster.digest, pair_keys(self.files.key(run), self._agent, roster))
         return known[1]
-
-    # -- files --------------------------------------------------------------------------------------------------------
-
-    def _path(self, run: str, name: str) -> Path:
-        return self._directory / "runs" / run / name
-
-    def _new_key(self, run: str) -> RunKey:
-        """Make the run's key, before the vehicle has announced one."""
-        from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
-
-        key = RunKey.generate()
-        with replacing(self._path(run, "key")) as file:
-            file.write(key.to_bytes())
-        return key
-
-    def _drop_key(self, run: str) -> None:
-        with explained("delete", path := self._path(run, "key")):
-            path.unlink(missing_ok=True)
-        self._pairs.pop(run, None)
-
-    def _key(self, run: str) -> RunKey:
-        """Read the key that was announced; raises PrivacyError ``damaged``."""
-        from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
-
-        path = self._path(run, "key")
-        with explained("read", path):
-            content = path.read_bytes() if path.exists() else b""
-        try:
-            return RunKey(content)
-        except ValueError as fault:
-            raise _damaged(path, fault) from fault
-
-    def _met(self, run: str) -> _Met | None:
-        value = self._read(self._path(run, "chain"))
-        if value is None:
-            return None
-        try:
-            chain = None if value["chain"] is None else Chain.from_value(value["chain"])
-            return _Met(Announcement.from_value(value["own"]), Terms.from_value(value["terms"]), chain)
-        except (WireError, PrivacyError, ValueError, KeyError, TypeError) as fault:
-            raise _damaged(self._path(run, "chain"), fault) from fault
-
-    def _save(self, run: str, met: _Met) -> None:
-        chain = None if met.chain is None else met.chain.to_value()
-        self._write(
-            self._path(run, "chain"), {"own": met.own.to_value(), "terms": met.terms.to_value(), "chain": chain}
-        )
-
-    def _ledger(self) -> Ledger:
-        if self._known_ledger is not None:
-            return self._known_ledger
-        path = self._directory / "ledger"
-        value = self._read(path)
-        try:
-            self._known_ledger = Ledger() if value is None else Ledger.from_value(value)
-        except WireError as fault:
-            raise _damaged(path, fault) from fault
-        return self._known_ledger
-
-    def _save_ledger(self, ledger: Ledger) -> None:
-        if ledger is self._known_ledger:
-            return
-        self._known_ledger = None
-        self._write(self._directory / "ledger", ledger.to_value())
-        self._known_ledger = ledger
-
-    @staticmethod
-    def _read(path: Path) -> Any:
-        with explained("read", path):
-            if not path.exists():
-                return None
-            content = path.read_bytes()
-        try:
-            return codec.decode(content)
-        except WireError as fault:
-            raise _damaged(path, fault) from fault
-
-    @staticmethod
-    def _write(path: Path, value: dict[str, Any]) -> None:
-        with replacing(path) as file:
-            file.write(codec.encode(value))
 
 
 def _keys_task(terms: Terms) -> Task:
@@ -466,11 +375,3 @@ def _refuse_text(task: Task, data: Dataset) -> None:
     for name in task.body.get("columns") or ():
         if name in data.categories or (is_class and name == data.target):
             raise PrivacyError("text-column", f"column {name!r} holds text here; the run's domain declares none")
-
-
-def _damaged(path: Path, fault: Exception) -> PrivacyError:
-    return PrivacyError(
-        "damaged",
-        f"{path} is damaged or lost ({fault}): without it this vehicle cannot know what it told before. The next run "
-        "is not concerned; a damaged ledger may be deleted once none of the rows of earlier runs is left",
-    )

@@ -64,7 +64,6 @@ from edge_agent.session.events import (
     Event,
     Forget,
     Park,
-    ReceiptSeen,
     Refuse,
     RequestCleared,
     RequestSeen,
@@ -72,7 +71,7 @@ from edge_agent.session.events import (
     Send,
     Tick,
 )
-from schemas.messages import OUTSIDE
+from schemas.messages import OUTSIDE, Receipt, Refusal
 
 RESEND_FACTOR = 2.0
 """Each wait is so many times the one before: a link that comes back in seconds is used soon, a dead one costs less."""
@@ -206,8 +205,8 @@ def step(state: SessionState, event: Event) -> tuple[SessionState, tuple[Effect,
             return _tick(replace(state, now=max(state.now, at)))
         case RequestSeen():
             return _request(state, event)
-        case ReceiptSeen(run=run, task_digest=digest):
-            return _receipt(state, run, digest, event)
+        case Receipt():
+            return _receipt(state, event)
         case Computed(run=run, task_digest=digest):
             return _computed(state, run, digest)
         case ComputeFailed(run=run, task_digest=digest, reason=reason):
@@ -259,7 +258,7 @@ def _request(state: SessionState, event: RequestSeen) -> tuple[SessionState, tup
             effects.append(Park(run, other))
     if not _is_asked(state, event):
         return state, tuple(effects)
-    unable = event.scheme not in state.schemes
+    unable = event.task.scheme not in state.schemes
     if unable and event.request.asked is None:
         return state, tuple(effects)
     before: Phase = job.phase if job is not None else "unseen"
@@ -274,11 +273,11 @@ def _request(state: SessionState, event: RequestSeen) -> tuple[SessionState, tup
         attempt=event.attempt,
     )
     if after == "computing":
-        effects.append(Compute(run, event.request, event.round, event.attempt))
+        effects.append(Compute(event))
     elif after == "refused":
-        reason = f"scheme {event.scheme[:64]!r} is not installed here" if unable else job.reason
+        reason = f"scheme {event.task.scheme[:64]!r} is not installed here" if unable else job.reason
         job = replace(job, reason=reason)
-        effects.append(Refuse(run, digest, reason, event.round, event.attempt))
+        effects.append(_refusal(run, digest, job))
     state = _put(state, run, digest, job)
     if after == "sending":
         state = _hasten(state, run, digest, job)
@@ -316,14 +315,19 @@ def _computed(state: SessionState, run: str, digest: str) -> tuple[SessionState,
 def _failed(state: SessionState, run: str, digest: str, reason: str) -> tuple[SessionState, tuple[Effect, ...]]:
     if (job := _moved(state, run, digest, "failed")) is None:
         return state, ()
-    return _put(state, run, digest, replace(job, reason=reason)), (Refuse(run, digest, reason, job.round, job.attempt),)
+    job = replace(job, reason=reason)
+    return _put(state, run, digest, job), (_refusal(run, digest, job),)
 
 
-def _receipt(state: SessionState, run: str, digest: str, event: ReceiptSeen) -> tuple[SessionState, tuple[Effect, ...]]:
+def _refusal(run: str, digest: str, job: Job) -> Refuse:
+    return Refuse(run, Refusal(task_digest=digest, reason=job.reason[:500]), job.round, job.attempt)
+
+
+def _receipt(state: SessionState, event: Receipt) -> tuple[SessionState, tuple[Effect, ...]]:
+    run, digest = event.run, event.task_digest
     if (job := _moved(state, run, digest, "receipt")) is None:
         return state, ()
-    forget = Forget(run, digest, event.outcome, event.reason, job.round)
-    return _put(state, run, digest, replace(job, reason=event.reason)), (forget,)
+    return _put(state, run, digest, replace(job, reason=event.reason)), (Forget(event, job.round),)
 
 
 def _restarted(state: SessionState, event: Restarted) -> tuple[SessionState, tuple[Effect, ...]]:

@@ -35,6 +35,10 @@ class Cost:
     megabytes: float
     least: float = 0.0
 
+    def fits(self, most: Cost) -> bool:
+        """Whether it takes no more than `most`, as a rule."""
+        return self.seconds <= most.seconds and self.megabytes <= most.megabytes
+
 
 @dataclass(frozen=True)
 class PrivateRuns:

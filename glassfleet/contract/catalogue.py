@@ -88,10 +88,7 @@ def tables_of(model: Model) -> Tables:
     except NotFoundError as fault:
         raise UsageError(str(fault)) from fault
     if tables is None:
-        raise UsageError(
-            f"scheme {model.scheme!r} has no tables(model), which c, python and fml need; json, markdown and html hold "
-            "its models"
-        )
+        raise UsageError(f"scheme {model.scheme!r} has no tables(model), which c and fml need; json holds its models")
     return tables(model)
 
 

@@ -66,7 +66,7 @@ def _column(data: Dataset, window: Window) -> str:
     named = [window.time] if window.time else [name for name in data.features if name.strip().lower() in TIMES]
     if len(named) != 1:
         what = f"{' and '.join(named)} may tell when a row was" if named else "no column tells when a row was"
-        raise DataError(f"{what}: the run must name it (--time)")
+        raise DataError(f"{what}: the run must name it (window.time)")
     (name,) = named
     newest = np.nanmax(data.X[:, data.features.index(name)], initial=-np.inf)
     if name in data.categories or not _TIMES[0] < newest < _TIMES[1]:

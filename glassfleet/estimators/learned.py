@@ -32,11 +32,10 @@ from glassfleet.explain import (
     summary,
 )
 from glassfleet.export import export, read_model, to_c, to_fml
-from glassfleet.export.figures import main_picture, picture
-from glassfleet.export.svg.effects import Scale, effect_curve
-from glassfleet.export.svg.shapes import file_of
+from glassfleet.export.figures import effect_picture, shares_picture, tree_picture
 from glassfleet.model.baseline import BESIDE, ReferenceRow, reference_of
 from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.protocol import nature
 from glassfleet.model.rules import Rule
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
@@ -162,7 +161,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             return counterfactual(self.model_, row, sought)
 
     def plot_tree(self) -> SvgText:
-        """Draw the tree, or the rules where they are a list.
+        """Draw the rules as a tree; where they are a list, it asks the inputs one after the other.
 
         Raises
         ------
@@ -170,7 +169,8 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             The model is a network.
         """
         check_is_fitted(self)
-        return self._picture(main_picture(self.model_) or "tree")
+        with value_errors():
+            return SvgText(tree_picture(self.model_))
 
     def plot_explanation(self, x: Any) -> SvgText:
         """Draw how the inputs' shares of one row add up to its forecast.
@@ -184,7 +184,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         ValueError
             It is not one row, or its forecast has no shares.
         """
-        return self._picture("shares", self._row(x))
+        explained = self.explain(x)
+        with value_errors():
+            return SvgText(shares_picture(explained))
 
     def plot_effect(self, feature: str | int, row: Any = None) -> SvgText:
         """Draw how the answer moves with one input while the others stay.
@@ -209,9 +211,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         with value_errors():
             names: dict[str | int, str] = dict(enumerate(domain.names))
             curve = effect(self.model_, stay.row, names.get(feature, str(feature)))
-        svg = effect_curve(curve, Scale.of([curve], domain.classes), domain.classes, domain.target_unit)
-        title = f"{domain.target_name} as {curve.feature.name} goes over its range"
-        return SvgText(file_of(svg, title, f"the others are those of {stay.words}"))
+        return SvgText(effect_picture(self.model_, curve, stay.words))
 
     def to_c(self, prefix: str = "model") -> str:
         """Return the model as a C99 header; its names begin with `prefix`."""
@@ -226,14 +226,14 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             return to_fml(self.model_)
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model explain --file``."""
+        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model explain``."""
         check_is_fitted(self)
         whole = json.loads(export(self.model_, "json"))
         Path(path).write_text(json.dumps(whole | self._saved(), indent=2, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return an estimator with the model of a file: saved, exported by a fleet (JSON, FML), or a fleet's record.
+        """Return an estimator with the model of a file: saved, exported by a fleet as JSON, or a fleet's record.
 
         It has this class's default parameters; they are for the next ``fit``.
 
@@ -273,16 +273,11 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """Return what a notebook shows of a fitted estimator: its picture and its rules."""
         if not hasattr(self, "model_"):
             return str(super()._html_repr())
-        shown = main_picture(self.model_)
         html = self.summary()._repr_html_()
-        if shown is None:
+        if nature(self.model_) == "network":
             return html
-        code = base64.b64encode(picture(self.model_, shown)).decode("ascii")
+        code = base64.b64encode(tree_picture(self.model_).encode()).decode("ascii")
         return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{html}'
-
-    def _picture(self, what: str, row: Any = None) -> SvgText:
-        with value_errors():
-            return SvgText(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
 
     def _row(self, x: Any) -> NDArray[np.float64]:
         """Return the numbers of one row, shape (F,)."""

@@ -9,7 +9,8 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 - :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;
 - :func:`effect`: how the answer moves with one input; :func:`importance`: how much it moves with each over
   the fleet's rows, :func:`reach` over its range;
-- :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
+- :func:`difference`: what differs between two models;
+- :class:`ModelView`: all that pages, reports and commands tell of a model, computed once.
 
 :func:`example_row` makes a row to begin with. :mod:`glassfleet.model.rules` holds what the schemes themselves return,
 and
@@ -21,7 +22,7 @@ from glassfleet.explain.difference import Difference, difference
 from glassfleet.explain.effects import Effect, effect, importance, main_effects, reach, starting_row
 from glassfleet.explain.example import example_row
 from glassfleet.explain.goal import Goal
-from glassfleet.explain.over_rows import over_rows
+from glassfleet.explain.model_view import ModelView
 from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
@@ -37,6 +38,7 @@ __all__ = [
     "Goal",
     "InputChange",
     "ModelSummary",
+    "ModelView",
     "Partition",
     "RowExplanation",
     "RuleView",
@@ -49,7 +51,6 @@ __all__ = [
     "explained",
     "importance",
     "main_effects",
-    "over_rows",
     "partitions",
     "reach",
     "starting_row",

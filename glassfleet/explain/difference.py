@@ -7,7 +7,7 @@ told once, with the variable. The command line writes this as text, the dashboar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -292,31 +292,18 @@ def _limits(value: Any, *, exact: bool = False) -> str:
 
 
 def _leaves(name: str, was: Any, now: Any) -> list[tuple[str, str, str]]:
-    """Return what differs, maps key by key and lists of named maps by name and order: path, value before and after."""
+    """Return what differs, maps key by key: path, value before and after."""
+    sides = (was, now)
     if was == now:
         return []
-    left, right = _as_map(was), _as_map(now)
-    changes = []
     # A map that is on one side only is told key by key as well.
-    if (left is not None or right is not None) and all(side in _ABSENT for side in (was, now) if _as_map(side) is None):
-        left, right = left or {}, right or {}
-        for key in dict.fromkeys([*left, *right]):
-            changes += _leaves(f"{name}.{key}", left.get(key, _ABSENT[1]), right.get(key, _ABSENT[1]))
-        if isinstance(was, list) and isinstance(now, list):
-            orders: Sequence[list[str]] = ([key for key in left if key in right], [key for key in right if key in left])
-            if orders[0] != orders[1]:
-                changes.append((f"{name}, order", *in_digits(*(", ".join(order) for order in orders))))
-    return changes or [(name, *in_digits(was, now))]
-
-
-def _as_map(value: Any) -> dict[str, Any] | None:
-    """Return a map, or a list of maps that have names, each its own, as one; None when it is neither."""
-    if isinstance(value, dict):
-        return value
-    if not (isinstance(value, list) and value and all(isinstance(part, dict) and "name" in part for part in value)):
-        return None
-    named = {str(part["name"]): part for part in value}
-    return named if len(named) == len(value) else None
+    if any(isinstance(side, dict) for side in sides) and all(isinstance(x, dict) or x in _ABSENT for x in sides):
+        left, right = (side if isinstance(side, dict) else {} for side in sides)
+        pairs = {key: (left.get(key, _ABSENT[1]), right.get(key, _ABSENT[1])) for key in (*left, *right)}
+        lines = [line for key, pair in pairs.items() for line in _leaves(f"{name}.{key}", *pair)]
+        if lines:
+            return lines
+    return [(name, *in_digits(was, now))]
 
 
 def _short(value: Any, *, exact: bool = False) -> str:

@@ -126,7 +126,7 @@ def importance(model: Model, reference: ReferenceRow | None, features: Sequence[
     Parameters
     ----------
     model : Model
-    reference : Reference or None
+    reference : ReferenceRow or None
         The typical row; None: the middle of the inputs' ranges.
     features : sequence of str
         The inputs that are asked for.

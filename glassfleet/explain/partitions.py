@@ -12,7 +12,7 @@ from glassfleet.data.domain import Variable
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.model.protocol import Model
-from glassfleet.model.tables import RampTree, RuleList, SetTree, SplitTree, knots_of
+from glassfleet.model.tables import Line, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 class FuzzySet(View):
@@ -95,6 +95,12 @@ def partitions(model: Model) -> tuple[Partition, ...]:
         )
         for index, variable in enumerate(model.domain.features)
     )
+
+
+def levels_of(model: Model) -> tuple[Line, ...]:
+    """Return the levels of each input's categories; empty for numbers, and where a scheme states none."""
+    tables = catalogue.rule_tables(model)
+    return tables.levels if tables is not None and tables.levels else ((),) * len(model.domain.inputs)
 
 
 def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:

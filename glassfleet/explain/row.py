@@ -138,7 +138,7 @@ def explain_row(model: Model, row: Row, reference: ReferenceRow | None = None) -
     ----------
     model : Model
     row : mapping of column to value, or numbers in the order of the domain's inputs
-    reference : Reference or None
+    reference : ReferenceRow or None
         What the row is compared with, see :func:`glassfleet.explain.explained`.
 
     Raises

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.model.protocol import OWN_TREE, Model, Nature, nature, readable_rules
 from glassfleet.model.rules import Rule, measures_note, most_used
 from schemas.documents import document_digest
+from schemas.text import counted
 
 
 class FeatureUse(View):
@@ -20,30 +18,17 @@ class FeatureUse(View):
     feature, unit : str
     rules : int
         Rules with a condition on it.
-    share_of_rules : float
-        The same as a share of all rules, [0, 1].
     support : float
         Share of the rules' support that rules with a condition on it have, [0, 1].
     terms : dict of str to int
         How many rules name each term.
-    effect : float or None
-        For rules with polynomials: by how much the output moves, up or down, when the input crosses a rule's own
-        region, the mean over the rules by support; in the target's own unit. None for other consequents.
     """
 
     feature: str
     unit: str
     rules: int
-    share_of_rules: float
     support: float
     terms: dict[str, int]
-    effect: float | None
-
-    def text(self, target: str) -> str:
-        """Return it in words."""
-        parts = [f"in the conditions of {self.rules} rule{'s' * (self.rules != 1)}"] if self.rules else []
-        parts += [f"moves {target} by {self.effect:.4g} over a rule's region"] if self.effect else []
-        return f"{self.feature}: {', '.join(parts)}"
 
 
 class ModelSummary(View):
@@ -88,7 +73,9 @@ class ModelSummary(View):
         """Return size, how the inputs are used, rules and notes."""
         sizes = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in self.complexity.items())
         notes = [note for note in (measures_note(self.rules), *self.notes) if note]
-        uses = [use.text(self.target) for use in self.features if use.rules or use.effect]
+        uses = [
+            f"{use.feature}: in the conditions of {counted(use.rules, 'rules')}" for use in self.features if use.rules
+        ]
         return "\n".join(
             [
                 f"{self.target}, by {self.scheme}: {sizes}",
@@ -139,9 +126,8 @@ def summary(model: Model, *, top: int | None = None) -> ModelSummary:
 
 def _features(model: Model, rules: list[Rule]) -> tuple[FeatureUse, ...]:
     total = sum(rule.support for rule in rules)
-    effects = _effects(model, rules)
     uses = []
-    for index, variable in enumerate(model.domain.features):
+    for variable in model.domain.features:
         naming = [(rule, part.term) for rule in rules for part in rule.conditions if part.feature == variable.name]
         terms: dict[str, int] = {}
         for _, term in naming:
@@ -152,39 +138,11 @@ def _features(model: Model, rules: list[Rule]) -> tuple[FeatureUse, ...]:
                 feature=variable.name,
                 unit=variable.unit,
                 rules=len(naming),
-                share_of_rules=len(naming) / len(rules) if rules else 0.0,
                 support=min(support / total, 1.0) if total > 0 else 0.0,
                 terms=dict(sorted(terms.items(), key=lambda item: (-item[1], item[0]))),
-                effect=None if effects is None else float(effects[index]),
             )
         )
-    return tuple(sorted(uses, key=lambda use: (-use.support, -(use.effect or 0.0), -use.rules, use.feature)))
-
-
-def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:
-    slopes = slopes_of(model)
-    if slopes is None:
-        return None
-    weight = np.array([rule.support for rule in rules])
-    if not weight.sum() > 0:
-        weight = np.ones(len(rules))
-    effects: NDArray[np.float64] = (slopes * weight[:, None]).sum(axis=0) / weight.sum()
-    return effects
-
-
-def slopes_of(model: Model) -> NDArray[np.float64] | None:
-    """Return by how much an input moves each rule over the rule's region, up or down, shape (r, F), in target units.
-
-    None for models whose consequents are no polynomials.
-    """
-    rules, place = model.rules(), {name: index for index, name in enumerate(model.domain.names)}
-    if not rules or rules[0].consequent.slopes is None:
-        return None
-    slopes = np.zeros((len(rules), len(place)))
-    for line, rule in enumerate(rules):
-        for slope in rule.consequent.slopes or ():
-            slopes[line, place[slope.feature]] += abs(slope.over_region)
-    return slopes
+    return tuple(sorted(uses, key=lambda use: (-use.support, -use.rules, use.feature)))
 
 
 def _notes(model: Model) -> tuple[str, ...]:

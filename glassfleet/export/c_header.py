@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from glassfleet.contract import catalogue
-from glassfleet.export.tables import conditions_part, device_text, table_values
+from glassfleet.data.domain import FARTHEST
 from glassfleet.model.intervals import errors_by_rule
 from glassfleet.model.protocol import Model, nature
 from glassfleet.model.tables import RuleTables, Tables
@@ -36,9 +38,9 @@ def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise UsageError(f"prefix {prefix!r} is no C identifier: letters, digits and _, a letter first")
     tables = catalogue.tables_of(model)
-    code = "\n".join(device_text(f"{name}.c") for name in _parts(tables))
+    code = "\n".join(_device_text(f"{name}.c") for name in _parts(tables))
     kind = "int" if model.domain.classes else "double"
-    parts = [_head(model, title), _data(model, table_values(model, tables), code, kind), code, _predict(kind)]
+    parts = [_head(model, title), _data(model, _table_values(model, tables), code, kind), code, _predict(kind)]
     text = "\n".join([*parts, *_interval(model), "\n#endif\n"])
     lower, upper = prefix.lower(), prefix.upper()
     return re.sub(r"\bGF_", f"{upper}_", re.sub(r"\bgf_", f"{lower}_", text))
@@ -93,9 +95,47 @@ def _parts(tables: Tables) -> list[str]:
     """Return the names of the device parts, each after those that it needs."""
     if not isinstance(tables, RuleTables):
         return ["common", tables.evaluator]
-    conditions = conditions_part(tables)
+    conditions = _conditions_part(tables)
     sets = ["sets"] * (conditions in ("rule_list", "set_tree"))
     return ["common", *sets, "matching", *(["polynomial"] * bool(tables.constants)), tables.evaluator, conditions]
+
+
+def _table_values(model: Model, tables: Tables) -> dict[str, Any]:
+    """Return numbers, texts and nested tuples by name: the domain's limits and all tables, empty ones too."""
+    domain, target = model.domain, model.domain.target
+    values: dict[str, Any] = {
+        "low": tuple(variable.low for variable in domain.features),
+        "high": tuple(variable.high for variable in domain.features),
+        "target": (0.0, 1.0) if target is None else (target.low, target.high),
+        "classes": len(domain.classes),
+        "clipped": False,
+    }
+    parts: list[Any] = [tables.conditions, tables] if isinstance(tables, RuleTables) else [tables]
+    values |= {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+    for done in ("evaluator", "conditions", "weights"):
+        values.pop(done, None)
+    values["levels"] = (values.get("levels") or ())[: len(domain.features)] or ((),) * len(domain.features)
+    values["gaps"] = tuple(domain.gaps)
+    values["taken_for"] = tuple(float(domain.features[index].missing or 0.0) for index in domain.gaps)
+    values["excess"] = tuple(
+        (at, 0 if own.side == "below" else 1, own.of.low if own.side == "below" else own.of.high, own.high)
+        for at, own in zip(domain.excess_of, domain.excess, strict=True)
+    )
+    values["farthest"] = (FARTHEST,)
+    if isinstance(tables, RuleTables):
+        values["rank"] = tables.rank
+        values["default"] = tables.rank.index(0) if tables.default is None else tables.default
+    return values
+
+
+def _device_text(name: str) -> str:
+    """Return a file of :mod:`glassfleet.export.device`."""
+    return (resources.files("glassfleet.export.device") / name).read_text(encoding="utf-8")
+
+
+def _conditions_part(tables: RuleTables) -> str:
+    """Return the name of the part that tells which rules fire: ``RuleList`` is ``rule_list``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(tables.conditions).__name__).lower()
 
 
 def _data(model: Model, values: dict[str, Any], code: str, kind: str) -> str:

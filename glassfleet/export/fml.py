@@ -1,10 +1,8 @@
-"""IEEE Std 1855-2016, the Fuzzy Markup Language: a model's rules as standard XML, and back.
+"""IEEE Std 1855-2016, the Fuzzy Markup Language: a model's rules as standard XML.
 
-The standard part states the partitions, rules and consequents in the variables' own units, for any reader of FML. Some
-things it cannot hold exactly: a consequent over scaled inputs, rule weights that only break ties, parameters. So the
-model's document travels in one more element, in a namespace of its own where the schema allows foreign elements.
-Reading takes the document, verifies its digest, writes the standard part again and compares: whoever edited a rule in
-the file is told so, and what people read in the file is what the model does.
+It states partitions, rules and consequents in the variables' own units, for any reader of FML; a comment names the
+model's digest. It cannot hold what a model is read back from (consequents over scaled inputs, weights that only break
+ties, parameters): the JSON export does.
 
 Mapping. Regression: ``tskRuleBase``, first-order terms whose first value is the constant (as JFML, the reference
 implementation, evaluates them); ``combination`` is ``WA`` where the rules that fire are averaged or exactly one fires,
@@ -15,10 +13,9 @@ term ``Low`` of ``speed`` is ``speed.Low``.
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from glassfleet.contract import catalogue
@@ -27,11 +24,10 @@ from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
-from schemas.documents import canonical_json, document_digest
-from schemas.errors import DocumentError, UsageError, VerificationError
+from schemas.documents import document_digest
+from schemas.errors import UsageError
 
 NAMESPACE: Final = "http://www.ieee1855.org"
-OURS: Final = "urn:glassfleet:fml:1"
 _OTHERWISE = "custom_otherwise"
 
 
@@ -49,68 +45,12 @@ def to_fml(model: Model, title: str = "") -> str:
     UsageError
         The model has no rules that FML could hold.
     """
-    document = model.to_document()
     root = _standard(model, title or f"model of scheme {model.scheme}")
-    extra = ET.SubElement(root, f"{{{OURS}}}document", {"digest": document_digest(document)})
-    extra.text = canonical_json(document).decode("utf-8")
+    digest = document_digest(model.to_document())
+    root.insert(0, ET.Comment(f" made by glassfleet from the model with the digest {digest} "))
     ET.register_namespace("", NAMESPACE)
-    ET.register_namespace("gf", OURS)
     ET.indent(root, "  ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-def from_fml(text: str) -> Model:
-    """Read a model from FML that :func:`to_fml` wrote.
-
-    Raises
-    ------
-    DocumentError
-        This is no FML, or not one with a model's document.
-    NotFoundError
-        The scheme that it names is not installed.
-    VerificationError
-        The document or the standard part were changed after they were written.
-    """
-    from defusedxml import DefusedXmlException  # noqa: PLC0415 - the extra `operator`, which a vehicle does not have
-    from defusedxml.ElementTree import fromstring  # noqa: PLC0415
-
-    try:
-        root = fromstring(text)
-    except (ET.ParseError, DefusedXmlException, ValueError) as fault:
-        raise DocumentError(f"not FML: {fault}") from fault
-    if root.tag != f"{{{NAMESPACE}}}fuzzySystem":
-        raise DocumentError(f"not FML: the root is {root.tag[:80]!r}, expected fuzzySystem of IEEE 1855")
-    extra = root.find(f"{{{OURS}}}document")
-    if extra is None or not extra.text:
-        raise DocumentError(
-            "this FML has no glassfleet document: it was written by other software. Its rules cannot become a model "
-            "here, as weights and parameters are missing"
-        )
-    try:
-        document = json.loads(extra.text)
-        model = catalogue.load(str(document["scheme"])).from_document(document)
-    except (ValueError, KeyError, TypeError, RecursionError) as fault:
-        raise DocumentError(f"the document in this FML cannot be read: {fault}") from fault
-    if document_digest(document) != extra.get("digest"):
-        raise VerificationError("the document in this FML is not that of its digest: it was changed")
-    again = _standard(model, root.get("name", ""))
-    for mine, theirs in zip(_elements(again), _elements(root), strict=False):
-        if mine != theirs:
-            raise VerificationError(
-                f"the rules in this FML were changed: it says {theirs}, its document {mine}. Learn a model, "
-                "then export again"
-            )
-    if len(list(_elements(again))) != len(list(_elements(root))):
-        raise VerificationError("parts of this FML were added or removed")
-    return model
-
-
-def _elements(root: ET.Element) -> Iterator[tuple[str, tuple[tuple[str, str], ...], str]]:
-    """Yield all elements of the standard part: name, attributes, text."""
-    for element in root.iter():
-        if not str(element.tag).startswith(f"{{{OURS}}}"):
-            name = element.tag.rpartition("}")[2]
-            yield name, tuple(sorted(element.attrib.items())), (element.text or "").strip()
 
 
 def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: str) -> ET.Element:
@@ -140,7 +80,7 @@ class _Names:
 def _standard(model: Model, title: str) -> ET.Element:
     tables, domain = catalogue.tables_of(model), model.domain
     if isinstance(tables, NetworkTables):
-        raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
+        raise UsageError("FML holds fuzzy rules, and a network has none; json and c hold it")
     conditions, names = tables.conditions, _Names()
     if tables.levels or domain.excess:
         domain = _in_levels(domain)

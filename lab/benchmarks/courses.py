@@ -15,8 +15,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from coordinator.engine import AgentDown, Answer, Event, Offer, OpenRound, Refused, RunState, Start, Tick
+from coordinator.engine.asking import wakes_at
 from coordinator.engine.draft import standing
-from coordinator.engine.machine import Engine, wakes_at
+from coordinator.engine.machine import Engine
 from coordinator.engine.pairing import with_message
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.messages import Contribution, Done, Next, Task
@@ -25,6 +26,7 @@ from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from lab.benchmarks.measure import print_table
+from schemas.messages import ContributionBody
 
 ROUNDS, ALIKE = 22, 7
 """Questions of the course in which vehicles are lost at random, and how many of them do not depend on the cohort."""
@@ -128,9 +130,10 @@ class Play:
                 self._at = max(self._at, wakes_at(self.state) or 0.0)
                 self._send(Tick(self._at))
                 continue
+            asked = self.state.open.asked if self.state.open else ()
             is_new, self._asked = request.task_digest != self._asked[0], (request.task_digest, request.attempt)
             if request.task.scheme == SCORES.name:
-                for agent in request.asked or ():
+                for agent in asked:
                     self._send(Refused(self._at, agent, request.task_digest, "not scored here"))
                 continue
             if is_new:
@@ -138,7 +141,7 @@ class Play:
                 for agent in lost(self.requests, self.up):
                     self.up.remove(agent)
                     self._send(AgentDown(self._at, agent))
-            for agent in [each for each in self.up if request.asked is None or each in request.asked]:
+            for agent in [each for each in self.up if each in asked]:
                 self._send(self._answer(agent, request))
         assert self.state is not None
         return self.state
@@ -153,8 +156,9 @@ class Play:
         words = layout_of(self._scheme, request.task).flatten(given)
         return self._event(agent, request, Contribution(given.kind, 0, sums={"masked": words}).to_value())
 
-    def _event(self, agent: str, request: OpenRound, contribution: Mapping[str, Any], rows: int = 0) -> Answer:
-        return Answer.of(self._at, agent, request.task_digest, rows=rows, data_digest=_HEX, contribution=contribution)
+    def _event(self, agent: str, request: OpenRound, given: Mapping[str, Any], rows: int = 0) -> Answer:
+        body = ContributionBody(task_digest=request.task_digest, rows=rows, data_digest=_HEX, contribution=dict(given))
+        return Answer.of(self._at, agent, body)
 
     def _send(self, event: Event) -> None:
         self.state, _ = self._engine.step(self.state, event)

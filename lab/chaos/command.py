@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import broker_kind_option, ended_by_sigterm, options_as, print_json, workshop
 from console.progress import progress
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
 from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
@@ -62,7 +62,6 @@ class ChaosOptions:
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Work in DIR and keep journal, outboxes and logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; everything else on stderr.")
-@config_option
 @options_as(ChaosOptions)
 def chaos(options: ChaosOptions) -> int:
     """Break a fleet in every way, run after run, and check that nothing was lost and nothing counted twice.

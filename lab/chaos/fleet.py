@@ -78,23 +78,23 @@ class Fleet:
         self.proxy = Proxy(address.host, address.port)
         self._api_ports = {name: free_port() for name in self.coordinators}
         shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json"}
-        common = ["--keepalive", "3", "--connect-timeout", "2", "--broker-wait", "0"]
+        shared |= {"GLASSFLEET_KEEPALIVE": "3", "GLASSFLEET_CONNECT_TIMEOUT": "2", "GLASSFLEET_BROKER_WAIT": "0"}
+        shared |= {"GLASSFLEET_AGENT_RESEND_FIRST": "0.4", "GLASSFLEET_AGENT_RESEND_LONGEST": "2"}
         for index, name in enumerate((*self.coordinators, *files), 1 - len(self.coordinators)):
             url = replace(address, port=self.proxy.open(name)).url
-            limit = ["--max-message-bytes", str(limits[COORDINATOR if name == STANDBY else name])]
+            limit = str(limits[COORDINATOR if name == STANDBY else name])
             if name in self.coordinators:
-                arguments = ["coordinator", "--state-dir", str(self.coordinator_state), *common, *limit]
+                arguments = ["coordinator", "--state-dir", str(self.coordinator_state)]
                 arguments += ["--api-port", str(self._api_ports[name]), "--log-level", "debug"]
                 arguments += ["--standby"] if standby else []
             else:
-                arguments = ["agent", "--id", name, "--data", str(files[name]), *common, *limit]
+                arguments = ["agent", "--id", name, "--data", str(files[name])]
                 arguments += ["--state-dir", str(work / "vehicles")]
                 # Answers that come one after the other, so that a fault can meet a round that is answered in part.
                 arguments += ["--slow", f"{0.04 * index:.2f}"]
-                arguments += ["--resend-first", "0.4", "--resend-longest", "2"]
             faults = work / f"{name}.faults.json"
             self.mischief[name] = MischiefFile(faults)
-            own = {"GLASSFLEET_BROKER": url, VARIABLE: str(faults)}
+            own = {"GLASSFLEET_BROKER": url, "GLASSFLEET_MAX_MESSAGE_BYTES": limit, VARIABLE: str(faults)}
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
             self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))

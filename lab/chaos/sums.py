@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.engine import Answer, Engine, OpenRound
 from coordinator.journal.port import Entry
-from coordinator.runs.records import steps
+from coordinator.runs.transaction import steps
 from glassfleet.private.groups import LEAST_COMPANY
 from glassfleet.private.totals import Member, Total, singled_out
 from lab.chaos.schedule import era
@@ -23,7 +23,7 @@ def summed_over(engine: Engine, entries: Sequence[Entry]) -> Sets:
         for effect in effects:
             if isinstance(effect, OpenRound):
                 groups[effect.task_digest] = {
-                    agent: (group.question, frozenset(group.edition.members))
+                    agent: (group.body.question, frozenset(group.edition.members))
                     for group in effect.groups
                     for agent in group.edition.members
                 }

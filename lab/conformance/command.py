@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from console.common import broker_security, config_option, ended_by_sigterm, security_options, workshop
+from console.common import broker_security, ended_by_sigterm, security_options, workshop
 from console.progress import progress
 from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
 from schemas.topics import check_id
@@ -34,7 +34,6 @@ def conformance() -> None:
     "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), show_default=True, metavar="DIR",
     help="Folder for the files.",
 )  # fmt: skip
-@config_option
 def rows(out: Path) -> None:
     """Write the rows that a check is made over: rows.csv (numbers), mixed.csv (texts, empty cells, classes).
 
@@ -61,7 +60,6 @@ def rows(out: Path) -> None:
 @click.option("--only", multiple=True, metavar="CHECK", help="Only these checks; repeatable. Births come first anyway.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout; everything else on stderr.")
 @security_options
-@config_option
 @click.argument("command", nargs=-1)
 def agent(
     agent_id: str,

@@ -14,7 +14,7 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from glassfleet.contract.messages import Task
 from schemas.codec import encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, Retained, clearing, frames_for_blobs, frames_for_request
 from schemas.errors import UsageError, WireError
 from schemas.messages import (
     AgentState,
@@ -27,7 +27,6 @@ from schemas.messages import (
     Refusal,
     Request,
 )
-from schemas.parts import Retained, clearing, frames_for_blobs, frames_for_request
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler
 

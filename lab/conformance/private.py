@@ -20,10 +20,9 @@ from glassfleet.private.sums import add, question_digest
 from lab.conformance.examiner import SILENCE, Examiner, Heard, LeftOutError
 from lab.conformance.questions import answer
 from schemas.codec import encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, pack
 from schemas.errors import WireError
 from schemas.messages import ContributionBody, PrivateGroup, Refusal, Rosters
-from schemas.parts import pack
 
 OTHERS = 10
 

@@ -31,9 +31,8 @@ from glassfleet.numerics.statistics import gram_sums, pack_symmetric, pair_produ
 from lab.conformance.masks import computed as masks
 from lab.conformance.questions import FOLDER, questions, tables
 from schemas.codec import encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_contribution, pack
 from schemas.messages import ContributionBody
-from schemas.parts import frames_for_contribution, pack
 from schemas.topics import Topics
 from schemas.trust.identity import urn
 from schemas.trust.owner import Owner

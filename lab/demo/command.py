@@ -12,13 +12,12 @@ import click
 from console.common import (
     RowsFile,
     broker_kind_option,
-    config_option,
     ended_by_sigterm,
     options_as,
     print_json,
     workshop,
 )
-from console.run.options import BOUNDS_HELP
+from console.run.specification import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of
@@ -125,7 +124,6 @@ LOOK = 0.5
 )  # fmt: skip
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Summary as JSON on stdout; everything else on stderr.")
-@config_option
 @options_as(DemoOptions)
 def demo(options: DemoOptions) -> int:
     """Let a fleet learn one explainable model over MQTT while some vehicles vanish, lag and come back.

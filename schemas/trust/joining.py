@@ -1,4 +1,4 @@
-"""Joining what `schemas.parts` cut: contributions from parts, requests and models from retained blobs.
+"""Joining what `schemas.envelope` cut: contributions from parts, requests and models from retained blobs.
 
 Nothing is decompressed before its digest is verified. Memory is bounded everywhere, and a peer's fault is a WireError
 with its reason.
@@ -11,10 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from schemas import limits
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, unpack
 from schemas.errors import WireError
 from schemas.messages import Manifest, Part
-from schemas.parts import unpack
 from schemas.topics import Topics
 
 _PART_OVERHEAD = 160

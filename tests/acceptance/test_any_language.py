@@ -18,7 +18,7 @@ from edge_agent.sources.table import read_source
 from lab.conformance.questions import tables
 from lab.processes import PROGRAM
 from schemas.record import ModelRecord
-from tests.support.processes import ROOT, Processes, glassfleet
+from tests.support.processes import ROOT, Processes, glassfleet, policy_file
 from tests.support.schedules import central_digest
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1500)]
@@ -94,8 +94,15 @@ def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: 
         else:
             others.append(processes.start(f"v{number}", str(path), program=independent, folder=ROOT))
     begun = processes.call(
-        *("run", "start", "--scheme", scheme, "--exact", "--gather-agents", "4", "--deadline", "60", "--model", "m"),
-        *("--run", "both", "--json"),
+        *(
+            "run",
+            "start",
+            *policy_file(tmp_path, scheme=scheme, policy={"gather_agents": 4}),
+            "--exact",
+            "--deadline",
+            "60",
+        ),
+        *("--model", "m", "--run", "both", "--json"),
     )
     assert begun.returncode == 0, begun.stderr + processes.logs()
     address = processes.note("api-url")
@@ -129,7 +136,8 @@ def test_fleet_of_both_learns_the_central_model_through_25_kills(processes: Proc
     while kills < 25:
         processes.until(processes.is_healthy, patience=240)
         begun = processes.call(
-            *("run", "start", "--exact", "--gather-agents", "6", "--deadline", "60", "--model", "m"), "--json"
+            *("run", "start", *policy_file(tmp_path, policy={"gather_agents": 6}), "--exact", "--deadline", "60"),
+            *("--model", "m", "--json"),
         )
         assert begun.returncode == 0, begun.stderr + processes.logs()
         run, outcome = json.loads(begun.stdout)["run"], ""

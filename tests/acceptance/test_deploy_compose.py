@@ -123,9 +123,7 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
     eventually(lambda: health("standby") == 0 or standby.has_ended, what="the stand-by is never healthy")
     assert coordinator.is_running, machine.logs()
     assert standby.is_running, machine.logs()
-    run = machine.glassfleet(
-        *("run", "start", "--scheme", "frt", "--gather-agents", "3", "--deadline", "30", "--model", "qoe", "--wait")
-    )
+    run = machine.glassfleet(*("run", "start", "--min-agents", "3", "--deadline", "60", "--model", "qoe", "--wait"))
     assert run.returncode == 0, run.stderr + machine.logs()
     assert "model qoe v1" in run.stdout
     waits = machine.glassfleet("run", "list", "--state-dir", f"{machine.folder}/state-standby")

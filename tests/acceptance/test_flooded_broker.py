@@ -22,6 +22,7 @@ from tests.support.transports import Client
 pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
 LARGEST = 16 * 1024
+LIMIT = {"GLASSFLEET_MAX_MESSAGE_BYTES": str(LARGEST)}
 
 
 def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes: Processes, tmp_path: Path) -> None:
@@ -33,8 +34,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
     broker = MosquittoProcess(ca.folder / "state", identity=identity, acl=acl, max_message_bytes=LARGEST)
     broker.start()
     cloud = ["--identity", str(ca.identity("coordinator", "cloud")), "--api-port", "0"]
-    cloud += ["--max-message-bytes", str(LARGEST)]
-    coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", *cloud)
+    coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", *cloud, environment=LIMIT)
     evil = HostileClient(broker.url, ca.folder / "evil")
     clients: list[Client] = []
     try:
@@ -91,4 +91,4 @@ def heard(watcher: Client) -> set[str]:
 def started(processes: Processes, url: str, identity: Path, name: str) -> Process:
     rows = write_rows(processes.folder / f"{name}.csv", SOURCES[name].train)
     words = ("agent", "--id", name, "--broker", url, "--identity", str(identity), "--data", str(rows), "--target", "t")
-    return processes.start(*words, "--max-message-bytes", str(LARGEST))
+    return processes.start(*words, environment=LIMIT)

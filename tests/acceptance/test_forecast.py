@@ -22,7 +22,7 @@ from glassfleet.data.lags import remember
 from glassfleet.data.presets import QOE
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
 from lab.qoe.windows import MEMORY
-from tests.support.processes import Processes
+from tests.support.processes import Processes, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 
@@ -42,15 +42,12 @@ class Vehicle(Processes):
         ]
         return [json.loads(row) for row in rows if row.endswith(b"\n")]
 
-    def learn(self, *arguments: str) -> None:
-        done = self.call(
-            *("run", "start", "--scheme", "tree", "--model", "qoe", "--gather-agents", "2", "--memory", "qoe"),
-            "--wait",
-            *arguments,
-        )
+    def learn(self, **parameters: int) -> None:
+        wanted = policy_file(self.folder, memory="qoe", parameters=parameters)
+        done = self.call("run", "start", "--model", "qoe", "--min-agents", "2", *wanted, "--wait")
         assert "did not pass the gate" in done.stderr, done.stderr + self.logs()
         self.versions += 1
-        assert self.call("model", "promote", "qoe", str(self.versions)).returncode == 0
+        assert self.call("model", "promote", f"qoe@{self.versions}").returncode == 0
 
 
 @pytest.fixture
@@ -62,7 +59,8 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         for number in range(2):
             write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
             # Nothing is scored, as on a vehicle that has no time for it: an operator makes each version current.
-            vehicle.start("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"), "--no-evaluate")
+            agent = ("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"))
+            vehicle.start(*agent, environment={"GLASSFLEET_AGENT_EVALUATE": "false"})
         vehicle.until((tmp_path / "api-url").exists)
         # Between the note and the first answer there is a moment.
         vehicle.until(lambda: vehicle.call("run", "list").returncode == 0)
@@ -73,7 +71,7 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
 def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kills_and_shows_tampering(  # noqa: PLR0915
     vehicle: Vehicle, tmp_path: Path
 ) -> None:
-    vehicle.learn("--param", "max_rules=3")
+    vehicle.learn(max_rules=3)
     vehicle.until((vehicle.own / "models" / "qoe.json").exists)
     simulated = simulate_vehicle(0, 0)
     drive = min(simulated.test_runs)
@@ -109,7 +107,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
         feed(cells)
     vehicle.until(lambda: len(vehicle.records()) > len(killed))
     before = (vehicle.own / "models" / "qoe.json").read_bytes()
-    vehicle.learn("--param", "max_rules=2", "--param", "max_regressors=4")
+    vehicle.learn(max_rules=2, max_regressors=4)
     vehicle.until(lambda: (vehicle.own / "models" / "qoe.json").read_bytes() != before)
     time.sleep(1.0)  # the next forecast is due only then
     os.write(write, b"not a sample\n")

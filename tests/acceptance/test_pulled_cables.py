@@ -6,6 +6,7 @@ Broker, coordinator and each agent are processes in a network namespace of their
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,19 @@ class Fleet:
         self.files = write_data(folder / "data", VEHICLES, 7)
         self.names = list(self.files)
         self.network = Network([BROKER, CLOUD, *self.names])
-        self.processes = ProcessFleet(folder / "logs")
+        settings = {
+            "KEEPALIVE": str(KEEPALIVE),
+            "CONNECT_TIMEOUT": "2",
+            "RECONNECT_LONGEST": "1",
+            "AGENT_EVALUATE": "false",
+        }
+        named = {f"GLASSFLEET_{name}": value for name, value in settings.items()}
+        self.processes = ProcessFleet(folder / "logs", {**os.environ, **named})
         self.runs: list[str] = []
         ca = FleetCa(folder / "authority")
         self.host = self.network.address(BROKER)
         self._start_broker(ca)
         self._common = [
-            *("--keepalive", str(KEEPALIVE), "--connect-timeout", "2", "--reconnect-longest", "1"),
             *("--broker", f"mqtts://{self.host}:8883", "--fleet", FLEET, "--log-format", "json"),
         ]
         self._start(
@@ -60,7 +67,7 @@ class Fleet:
             self._start(
                 name,
                 *("agent", "--id", name, "--data", str(self.files[name]), "--state-dir", str(folder / "vehicles")),
-                *("--identity", str(ca.identity("agent", name)), "--no-evaluate", "--slow", f"{0.1 * index:.1f}"),
+                *("--identity", str(ca.identity("agent", name)), "--slow", f"{0.1 * index:.1f}"),
             )
         for name in (CLOUD, *self.names):
             self.hears(name, "connected")

@@ -16,7 +16,7 @@ from lab.fleet import Fleet
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -47,12 +47,18 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     coordinator = start_cloud(processes)
     for number, path in enumerate(vehicles):
         processes.start(
-            "agent", "--id", f"vehicle-{number}", "--data", str(path), "--slow", "0.3", "--resend-first", "0.5"
+            "agent",
+            "--id",
+            f"vehicle-{number}",
+            "--data",
+            str(path),
+            "--slow",
+            "0.3",
+            environment={"GLASSFLEET_AGENT_RESEND_FIRST": "0.5"},
         )
     started = processes.call(
-        *("run", "start", "--exact", "--gather-agents", "3", "--deadline", "20", "--model", "qoe", "--run", "first"),
-        *("--param", "max_rules=6"),
-        "--json",
+        *("run", "start", "--exact", "--deadline", "20", "--model", "qoe", "--run", "first", "--json"),
+        *policy_file(processes.folder, parameters={"max_rules": 6}, policy={"gather_agents": 3}),
     )
     assert started.returncode == 0, started.stderr + processes.logs()
     assert json.loads(started.stdout) == {"run": "first"}
@@ -117,10 +123,11 @@ def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes,
 def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
     processes: Processes, vehicles: list[Path]
 ) -> None:
+    processes.environment["GLASSFLEET_CONNECT_TIMEOUT"] = "0.5"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         wrong = processes.call(
-            *("agent", "--id", "car", "--data", str(vehicles[0]), "--connect-timeout", "0.5", "--broker-wait", "1"),
+            *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
     absent = processes.call(

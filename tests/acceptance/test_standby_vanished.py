@@ -47,10 +47,12 @@ def test_stand_by_leads_when_the_machine_of_the_other_vanishes(network: Network,
 
         def start(name: str) -> Process:
             words = [
-                *("coordinator", "--standby", "--no-api", "--state-dir", str(tmp_path / name), "--log-format", "json"),
+                *("coordinator", "--standby", "--state-dir", str(tmp_path / name), "--log-format", "json"),
                 *("--broker", f"mqtt://{host}", "--insecure-plaintext", "--journal", url),
             ]
-            process = processes.add(name, words, {}, network.machines[name].command(PROGRAM))
+            process = processes.add(
+                name, words, {"GLASSFLEET_COORDINATOR_API": "false"}, network.machines[name].command(PROGRAM)
+            )
             process.start()
             return process
 

@@ -11,7 +11,7 @@ import pytest
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState
 from schemas.topics import Topics
@@ -20,7 +20,6 @@ from tests.support.processes import eventually
 
 pytestmark = pytest.mark.needs("mosquitto")
 TOPICS = Topics("fleet")
-QUIET = "--no-api"
 """Nobody asks these: one starts in half the time without its HTTP side."""
 AHEAD = time.time() + 10 * 365 * 24 * 3600.0
 
@@ -66,11 +65,11 @@ def ends(process: CoordinatorProcess) -> tuple[int | None, str]:
 
 
 def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch, tmp_path: Path) -> None:
-    first = start(tmp_path / "one", QUIET)
+    first = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
     seen = len(watch.states)
-    code, result = ends(start(tmp_path / "two", QUIET))
+    code, result = ends(start(tmp_path / "two"))
     assert code == 7, result
     assert "another coordinator of fleet 'fleet' is up" in result
     assert "--take-over" in result
@@ -82,10 +81,10 @@ def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start,
 
 
 def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch, tmp_path: Path) -> None:
-    first = start(tmp_path / "one", QUIET)
+    first = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
-    second = start(tmp_path / "two", QUIET, "--take-over")
+    second = start(tmp_path / "two", "--take-over")
     code, result = ends(first)
     assert code == 7, result
     assert "has taken over" in result
@@ -103,7 +102,7 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
     dead = birth(TOPICS, "dead", "glassfleet", "up", term=AHEAD)
     watch.transport.publish(dead.topic, dead.payload, retain=True)
     assert watch.transport.flush(10.0)
-    living = start(tmp_path / "one", QUIET)
+    living = start(tmp_path / "one")
     eventually(lambda: watch.up() not in ("", "dead"))
     incarnation = watch.up()
     # A broker that is killed before it saved brings the dead one back, more than once.
@@ -119,11 +118,11 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
 def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(
     start: Start, watch: Watch, tmp_path: Path
 ) -> None:
-    frozen = start(tmp_path / "one", QUIET)
+    frozen = start(tmp_path / "one")
     eventually(watch.up)
     incarnation = watch.up()
     frozen.freeze()
-    second = start(tmp_path / "two", QUIET)
+    second = start(tmp_path / "two")
     eventually(lambda: watch.up() not in ("", incarnation))
     frozen.thaw()
     code, result = ends(frozen)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, partialmethod
 from pathlib import Path
+from statistics import median
 from types import FrameType
 from typing import Any
 
@@ -15,9 +18,12 @@ import numpy as np
 import pytest
 import structlog
 
+from coordinator.core import Coordinator
 from coordinator.journal.sql import SqlJournal
 from coordinator.specification.run import RoundPolicy, RunSpec
 from deploy.site import architecture, size
+from edge_agent.agent import Agent
+from edge_agent.effects import Effects
 from edge_agent.sources import read_source
 from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
@@ -40,6 +46,13 @@ STARTS_PROCESSES = {
     "tests/support/needs/make_test.py",
 }  # fmt: skip
 """The only modules with a ``subprocess.Popen``."""
+
+
+ENTERED = {"answers": (16, 18), "scores": (21, 21), "arrives": (22, 22), "closes": (27, 28)}
+"""So many files of ours are entered, as a rule and at most, without what a scheme computes (`glassfleet/`). A vehicle
+gets a request and sends its answer, or its scores. The coordinator takes one; it takes the last one, and asks on."""
+
+OTHERS = "tests/", ".venv/"
 
 
 @pytest.fixture
@@ -116,17 +129,16 @@ def test_every_room_says_in_a_whole_sentence_what_it_is_for() -> None:
 
 
 @contextmanager
-def calls_of(known: set[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Collect the calls of some functions of this repository, in order."""
+def calls_of(known: set[tuple[str, str]] | None = None) -> Iterator[list[tuple[str, str]]]:
+    """Collect the files and functions of ours that are entered, in order: some, or all but the simulated broker's."""
     calls: list[tuple[str, str]] = []
-    files = {str(ROOT / path): path for path, _ in known}
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename in files:
-            call = (files[code.co_filename], code.co_qualname)
-            if call in known:
-                calls.append(call)
+        path, by = (each.f_code.co_filename.partition(f"{ROOT}/")[2] for each in (frame, frame.f_back or frame))
+        call = path, frame.f_code.co_qualname
+        is_ours = path and not path.startswith(OTHERS) and not by.startswith("tests/support/")
+        if event == "call" and (call in known if known else is_ours):
+            calls.append(call)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -144,28 +156,29 @@ def rows(path: Path) -> Path:
     return path
 
 
+def learn(folder: Path, vehicles: int) -> Simulation:
+    quiet()
+    sources = {f"v{number}": read_source(rows(folder / "v.csv"), target="minutes") for number in range(vehicles)}
+    fleet = Simulation(sources, folder / "state", ca=TestCa())
+    fleet.journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")  # type: ignore[assignment]
+    fleet.begin(5)
+    sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
+    domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
+    policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=vehicles)
+    spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
+    ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
+    assert ended["outcome"] == "finished", ended["reason"]
+    fleet.advance(5)
+    structlog.reset_defaults()
+    return fleet
+
+
 def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text: str, tmp_path: Path) -> None:
     result = places(text.partition("## One contribution")[2].partition("\n## ")[0])
-    quiet()
     with calls_of(set(result)) as calls:
-        fleet = Simulation(
-            {"v": read_source(rows(tmp_path / "v.csv"), target="minutes")}, tmp_path / "state", ca=TestCa()
-        )
-        fleet.journal = SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")  # type: ignore[assignment]
-        fleet.heal_everything()
-        fleet.advance(5)
-        sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
-        domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
-        policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=1)
-        spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
-        ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
-        fleet.advance(5)
-        record = fleet.record("m")
+        record = learn(tmp_path, 1).record("m")
         assert record is not None
         summary(catalogue.load("tree").from_document(record.document))
-    structlog.reset_defaults()
-
-    assert ended["outcome"] == "finished", ended["reason"]
     position, at = -1, list[int]()
     for step in result:
         assert step in calls[position + 1 :], f"{step} does not follow {result[len(at) - 1]}"
@@ -174,3 +187,35 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     # One vehicle answers each round once: were two steps told in the wrong order, the walk would need a second round.
     answered = next(index for (_, name), index in zip(result, at, strict=True) if name == "Publisher.receipt")
     assert [name for _, name in calls[:answered]].count("SumScheme.reduce") == 1
+
+
+def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = {name: list[set[str]]() for name in ENTERED}
+    asked, read = dict[Effects, list[tuple[str, str]]](), list[int]()
+
+    def take(owner: Any, calls: list[tuple[str, str]]) -> None:
+        names = {name for _, name in calls}
+        files = {path for path, _ in calls if not path.startswith("glassfleet/")}
+        if "Agent.handle" in names:
+            asked[owner._effects] = calls
+        elif "Outbox.put" in names:  # after the request that came last: a vehicle answers at once
+            calls += asked[owner]
+            kind = "scores" if "edge_agent/models/summed.py" in files else "answers"
+            entered[kind].append({path for path, _ in calls if not path.startswith("glassfleet/")})
+            read.append(sum(name == "Task.from_value" for _, name in calls))
+        elif "Publisher.receipt" in names and "ModelPublisher.model" not in names:  # which is another way
+            entered["closes" if any(name.endswith(".reduce") for name in names) else "arrives"].append(files)
+
+    def followed(method: Callable[..., None], owner: Any, *given: Any) -> None:
+        with calls_of() as calls:
+            method(owner, *given)
+        take(owner, calls)
+
+    for owner, method in ((Agent, "handle"), (Effects, "work"), (Coordinator, "handle")):
+        monkeypatch.setattr(owner, method, partialmethod(partial(followed, getattr(owner, method))))
+    learn(tmp_path, 3)
+
+    result = {name: (int(median(map(len, ways))), max(map(len, ways))) for name, ways in entered.items()}
+    more = [name for name in ENTERED if any(map(operator.gt, result[name], ENTERED[name]))]
+    assert more == [], (result, {name: sorted(set.union(*entered[name])) for name in more})
+    assert set(read) == {1}

@@ -84,10 +84,9 @@ def _envelope() -> Guided:
 
 
 def _parts() -> Guided:
-    from schemas.envelope import Envelope
+    from schemas.envelope import Envelope, frames_for_contribution, pack, read_model, unpack
     from schemas.errors import WireError
     from schemas.messages import Manifest, Part
-    from schemas.parts import frames_for_contribution, pack, read_model, unpack
     from schemas.topics import Topics
     from schemas.trust.joining import Assembler, BlobStore
     from tests.fuzz.targets import DIGEST, FLEET, envelopes
@@ -203,21 +202,6 @@ def _document() -> Guided:
     return Guided([json.dumps(model.to_document()).encode() for model in models], feed, mutate_json)
 
 
-def _fml() -> Guided:
-    from glassfleet.export.fml import from_fml, to_fml
-    from schemas.errors import DocumentError, NotFoundError, VerificationError
-    from tests.fuzz.targets import benches
-
-    result = [bench for bench in benches().values() if bench.scheme.name in ("frt", "frbc", "tsk")]
-    seeds = [to_fml(bench.outcome(bench.parameters).model).encode() for bench in result]
-
-    def feed(data: bytes) -> None:
-        with contextlib.suppress(DocumentError, NotFoundError, VerificationError):
-            from_fml(data.decode("utf-8", errors="replace"))
-
-    return Guided(seeds, feed)
-
-
 def _config() -> Guided:
     from coordinator.config import CoordinatorConfig
     from edge_agent.config import AgentConfig
@@ -261,7 +245,6 @@ TARGETS: dict[str, Callable[[], Guided]] = {
     "revocations": _revocations,
     "record": _record,
     "document": _document,
-    "fml": _fml,
     "config": _config,
     "topics": _topics,
 }

@@ -18,7 +18,7 @@ from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import ContributionError, TaskError
 from schemas import codec
 from schemas.documents import document_digest
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, pack, read_model, unpack
 from schemas.errors import DocumentError, GlassfleetError, WireError
 from schemas.messages import (
     AgentState,
@@ -33,7 +33,6 @@ from schemas.messages import (
     Refusal,
     Request,
 )
-from schemas.parts import pack, read_model, unpack
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler, BlobStore

@@ -28,10 +28,9 @@ from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.evaluation.scores import SCORES
 from schemas import codec, limits
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_contribution
 from schemas.errors import IdentityError, UsageError, WireError
 from schemas.messages import AgentState, Body, ContributionBody, Manifest, ModelPointer, Receipt, Refusal, Request
-from schemas.parts import frames_for_contribution
 from schemas.topics import Topics, check_id
 from tests.fuzz.mutate import break_bytes, edited, mutate, plain
 from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_of, steps

@@ -11,7 +11,7 @@ import pytest
 
 from lab.conformance import vectors
 from lab.conformance.questions import FOLDER as VECTORS
-from schemas.parts import unpack
+from schemas.envelope import unpack
 
 FOLDER = Path(__file__).parents[2] / VECTORS
 

@@ -22,7 +22,7 @@ from lab.demo.vehicles import simulated_files
 from lab.fleet import Fleet
 from schemas.documents import document_digest
 from tests.support.cloud import CoordinatorProcess, ended, record_of
-from tests.support.processes import eventually
+from tests.support.processes import eventually, policy_file
 
 WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
 SCORES = "/api/models/model/1/scores"
@@ -60,11 +60,13 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             html = [api.get(address).text for address in ("/runs/r1", "/models/model", "/")]
             pages = [unescape(re.sub(r"</?a\b[^>]*>", "", text)) for text in html]  # vehicles' names are links
             where = ["--coordinator", str(api.base_url)]
-            asked = ("run show r1", "fleet", "report r1 -o - --format markdown", "model history model")
+            asked = ("run show r1", "fleet", "model report r1 -o -", "model history model")
             seen = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
-            options = "--run r2 --model other --scheme tree --param max_rules=2 --max-rows-each 100 --wait"
+            wanted = policy_file(coordinator.state_dir, parameters={"max_rules": 2}, max_rows_each=100)
             without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]
-            again = CliRunner().invoke(cli, ["run", "start", *options.split(), *without, *where])
+            again = CliRunner().invoke(
+                cli, ["run", "start", "--run", "r2", "--model", "other", "--wait", *wanted, *without, *where]
+            )
             assert again.exit_code == 0, again.output
             second = api.get("/api/runs/r2").json()
     finally:

@@ -21,10 +21,9 @@ from console.main import run
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.publish import to_fleet
 from lab.demo.secure import secure_broker
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_model
 from schemas.errors import UsageError
 from schemas.messages import Forecast, ModelPointer
-from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.owner import Owner
@@ -75,15 +74,15 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def test_file_is_believed_when_a_coordinator_of_the_fleet_signed_it(call: Call, ca: FleetCa, tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_bytes(record().signed_by(signer(ca, "cloud")).to_bytes())
-    code, out, err = call("model", "rules", "--file", path, "--identity", ca.folder / "anna")
+    code, out, err = call("model", "rules", path, "--identity", ca.folder / "anna")
     assert code == 0, err
     assert out
     assert err == "m v1: signed by coordinator cloud, verified\n"
-    code, out, err = call("model", "rules", "--file", path, "--json")
+    code, out, err = call("model", "rules", path, "--json")
     assert (code, err.count("\n")) == (0, 1)
     assert json.loads(out)
     assert "not verified: give --identity" in err
-    assert call("model", "rules", "--file", path, "--quiet")[::2] == (0, "")
+    assert call("model", "rules", path, "--quiet")[::2] == (0, "")
 
 
 @pytest.mark.parametrize("command", ["rules", "show", "export", "diff"])
@@ -99,7 +98,7 @@ def test_file_is_refused_with_the_documented_code_when_it_is_forged(  # noqa: PL
     }
     path = tmp_path / "m.json"
     path.write_bytes(forgeries[forgery]().to_bytes())
-    words = ["diff", path, path] if command == "diff" else [command, "--file", path]
+    words = ["diff", path, path] if command == "diff" else [command, path]
     code, out, err = call("model", *words, "--identity", ca.folder / "anna")
     assert (code, out) == (8, "")
     assert err.startswith("glassfleet: error: model m v1 is not believed: ")
@@ -157,10 +156,10 @@ def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
     code, out, err = call("model", "rules", "m", *at)
     assert (code, out) == (8, "")
     assert "what is current of model m is not believed" in err
-    code, out, err = call("model", "rules", "m", "--version", "2", *at)
+    code, out, err = call("model", "rules", "m@2", *at)
     assert (code, out) == (8, "")
     assert "model m version 2 is not believed" in err
-    assert call("model", "rules", "m", "--version", "1", *at)[0] == 0
+    assert call("model", "rules", "m@1", *at)[0] == 0
     code, out, err = call("model", "list", *at, "--json")
     assert code == 8
     assert [row["version"] for row in json.loads(out)] == [1]

@@ -250,7 +250,7 @@ def test_doctor_says_how_a_journal_grows_and_when_its_disk_is_full(
     assert "grows by 6.6 MiB a day; events of ended runs stay for 14 days, which comes to 30.7 MiB" in found["says"]
     monkeypatch.setattr(cloud, "WARN_DAYS", 1e9)
     found = doctor()["growth"]
-    assert (found["level"], "--records-days" in found["fix"]) == ("warning", True)
+    assert (found["level"], "records_days" in found["fix"]) == ("warning", True)
     assert re.search(r"is full on \d{4,}-\d\d-\d\d$", found["says"])
 
 

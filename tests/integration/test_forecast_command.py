@@ -95,7 +95,9 @@ def test_coordinator_is_witness_of_a_log_that_is_put_back_to_an_old_copy(process
     broker = processes.start("broker", "--port", "0", "--kind", "embedded")
     processes.until(lambda: (folder / "broker-url").exists() or broker.has_ended)
     processes.start("coordinator", "--api-port", "0")
-    processes.start("agent", "--id", "v", "--data", str(folder / "rows.csv"), "--no-evaluate")
+    processes.start(
+        "agent", "--id", "v", "--data", str(folder / "rows.csv"), environment={"GLASSFLEET_AGENT_EVALUATE": "false"}
+    )
     processes.until((folder / "api-url").exists)
     verify = ("forecast", "verify", "--id", "v", "--witness", (folder / "api-url").read_text().strip())
     processes.until(lambda: processes.call(*verify).returncode == 0)

@@ -26,7 +26,7 @@ from coordinator.engine import (
 from coordinator.engine.checkpoint import is_due
 from coordinator.engine.events import from_value, to_value
 from coordinator.engine.table import TABLE
-from coordinator.runs.records import begun_anew, shortened
+from coordinator.runs.transaction import begun_anew, shortened
 from coordinator.runs.view import run_document
 from glassfleet.contract.messages import Task
 from schemas import codec

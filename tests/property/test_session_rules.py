@@ -15,7 +15,6 @@ from edge_agent.session.events import (
     EndRun,
     Forget,
     Park,
-    ReceiptSeen,
     Refuse,
     RequestCleared,
     RequestSeen,
@@ -24,7 +23,8 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.session import SessionState, step
-from schemas.messages import OUTSIDE, Request, Sample
+from glassfleet.contract.messages import Task
+from schemas.messages import OUTSIDE, Receipt, Request, Sample
 
 RUNS = ["r1", "r2"]
 DIGESTS = [letter * 64 for letter in "abcd"]
@@ -38,7 +38,11 @@ ALL, NOBODY = Sample(salt="s", last="f" * 64), Sample(salt="s", last="0" * 64)
 def request_seen(run: Any, digest: Any, sent: Any, asked: Any, scheme: Any) -> Any:
     names, sample = (None, asked) if isinstance(asked, Sample) else (asked, None)
     request = Request(task={}, task_digest=digest, remaining=0.0, asked=names, sample=sample)
-    return RequestSeen(run, request, scheme, sent)
+    return RequestSeen(run, request, Task(scheme, "level", {}), sent)
+
+
+def receipt(run: Any, digest: Any, outcome: Any, reason: str = "") -> Receipt:
+    return Receipt(run=run, task_digest=digest, outcome=outcome, reason=reason)
 
 
 events = st.one_of(
@@ -51,10 +55,8 @@ events = st.one_of(
         st.sampled_from(["frt", "frt", "fedga"]),
     ),
     st.builds(RequestCleared, run),
-    st.builds(ReceiptSeen, run, digest, st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"])),
-    st.builds(
-        ReceiptSeen, run, digest, st.just("rejected"), st.sampled_from(["not-asked", "left-out", "others-asked"])
-    ),
+    st.builds(receipt, run, digest, st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"])),
+    st.builds(receipt, run, digest, st.just("rejected"), st.sampled_from(["not-asked", "left-out", "others-asked"])),
     st.builds(Computed, run, digest),
     st.builds(ComputeFailed, run, digest, st.just("a column is missing")),
     st.just(Connected()),
@@ -71,7 +73,7 @@ events = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(events, max_size=60), st.integers(0, 2**64 - 1))
-def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # noqa: C901, PLR0912 - a table of rules
+def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # noqa: C901, PLR0912, PLR0915 - a table of rules
     state = SessionState("v1", frozenset({"frt"}), seed=seed)
     online = False
     stored = set()  # the outbox, as the shell keeps it
@@ -105,18 +107,19 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
                     assert key not in ended, "a receipt ended it"
                 case Compute():
                     assert isinstance(event, RequestSeen)
-                    assert effect.request.asked is None or "v1" in effect.request.asked
-                    assert effect.request.sample != NOBODY
-                    assert effect.run not in outside or effect.request.asked is not None
-                    assert (effect.run, effect.request.task_digest) not in ended
+                    assert effect.asked == event
+                    assert event.request.asked is None or "v1" in event.request.asked
+                    assert event.request.sample != NOBODY
+                    assert event.run not in outside or event.request.asked is not None
+                    assert (event.run, event.request.task_digest) not in ended
                 case Refuse():
-                    assert effect.reason
-                    assert effect.task_digest in asked_here[effect.run]
+                    assert effect.body.reason
+                    assert effect.body.task_digest in asked_here[effect.run]
                 case Forget():
-                    assert isinstance(event, ReceiptSeen)
-                    ended.add((effect.run, effect.task_digest))
-                    outside |= {effect.run} if effect.reason in OUTSIDE else set()
-                    stored.discard((effect.run, effect.task_digest))
+                    assert effect.receipt is event
+                    ended.add((event.run, event.task_digest))
+                    outside |= {event.run} if event.reason in OUTSIDE else set()
+                    stored.discard((event.run, event.task_digest))
                 case EndRun():
                     outside.discard(effect.run)
                     stored = {key for key in stored if key[0] != effect.run}
@@ -141,7 +144,7 @@ def test_session_always_reaches_quiet_when_every_send_is_acknowledged(history):
             if job.phase == "computing":
                 state, _ = step(state, Computed(name, key))
             if state.phase(name, key) == "sending":
-                state, _ = step(state, ReceiptSeen(name, key, "accepted"))
+                state, _ = step(state, receipt(name, key, "accepted"))
     assert not state.busy
     assert state.next_due() is None
     assert step(state, Tick(1e9))[1] == ()

@@ -22,9 +22,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from lab.protocols.paper import pooled_domain
 from schemas.documents import document_digest
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_model, frames_for_request
 from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request, Sample
-from schemas.parts import frames_for_model, frames_for_request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler

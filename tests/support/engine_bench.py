@@ -31,6 +31,7 @@ from glassfleet.contract.scheme import Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from schemas.errors import NotFoundError
+from schemas.messages import ContributionBody, Receipt
 from tests.support.sample_models import unit_domain
 
 DOMAIN = unit_domain("x")
@@ -199,15 +200,11 @@ def answer_event(
     at: float, agent: str, task: Task, *, value: int | None = None, rows: int = 4, data: str = "d"
 ) -> Answer:
     contribution = toy_answer(agent, task, value=value, rows=rows)
-    return Answer.of(
-        at,
-        agent,
-        task.digest,
-        rows=rows,
-        data_digest=hashlib.sha256(f"{agent}{data}".encode()).hexdigest(),
-        contribution=contribution.to_value(),
-        size=100,
+    digest = hashlib.sha256(f"{agent}{data}".encode()).hexdigest()
+    body = ContributionBody(
+        task_digest=task.digest, rows=rows, data_digest=digest, contribution=contribution.to_value()
     )
+    return Answer.of(at, agent, body, size=100)
 
 
 @dataclass
@@ -256,13 +253,13 @@ class Play:
     def task(self) -> Task:
         return self.state.levels[-1].task
 
-    def answer(self, *agents: str, task: Task | None = None, **how: Any) -> list[SendReceipt]:
+    def answer(self, *agents: str, task: Task | None = None, **how: Any) -> list[Receipt]:
         """Answer for `agents`; returns their receipts."""
         task = task or self.task
         receipts = []
         for agent in agents:
             effects = self.send(answer_event(self.at, agent, task, **how))
-            receipts += [effect for effect in effects if isinstance(effect, SendReceipt)]
+            receipts += [effect.receipt for effect in effects if isinstance(effect, SendReceipt)]
         return receipts
 
     def outcomes(self, *agents: str, **how: Any) -> list[str]:

@@ -28,7 +28,7 @@ from coordinator.engine import (
     wakes_at,
 )
 from coordinator.engine.events import from_value, to_value
-from coordinator.runs.records import shortened
+from coordinator.runs.transaction import shortened
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
@@ -47,6 +47,7 @@ from glassfleet.private.totals import Member, Total
 from glassfleet.simulation import central
 from schemas import codec
 from schemas.documents import document_digest
+from schemas.messages import ContributionBody
 
 OFFER = Offer(frozenset({"tree", "frt"}), ("a", "b"), "y")
 NONCE = "7" * 32
@@ -154,16 +155,16 @@ class Vehicle:
         group = next((each for each in request.groups if self.agent in each.edition.members), None)
         if group is None:
             return None
-        edition, scheme = group.edition, scheme_of(request.task, self.tests)
+        edition, told, scheme = group.edition, group.body, scheme_of(request.task, self.tests)
         # Who is not told again has kept it.
-        assert group.members in ((), edition.members)
-        assert group.members or (self.chain is not None and edition in self.chain.editions)
-        assert len(group.founders) in (0, len(edition.roster.founders))
-        assert group.founders or (self.chain is not None and self.chain.roster == edition.roster)
-        assert group.founders or not group.totals
+        assert told.members in ([], list(edition.members))
+        assert told.members or (self.chain is not None and edition in self.chain.editions)
+        assert len(told.founders) in (0, len(edition.roster.founders))
+        assert told.founders or (self.chain is not None and self.chain.roster == edition.roster)
+        assert told.founders or not told.totals
         if self.chain is None:
-            self.chain = meet(self.own, edition.roster.terms, edition.roster, group.totals)
-        asked = accept(self.chain, scheme, request.task, edition.number, edition.members, group.question)
+            self.chain = meet(self.own, edition.roster.terms, edition.roster, map(Total.from_value, told.totals))
+        asked = accept(self.chain, scheme, request.task, edition.number, edition.members, told.question)
         if scheme is PAIRS:
             given = no_rows(asked)
         else:
@@ -178,9 +179,9 @@ class Vehicle:
         return self._event(at, request.task_digest, contribution, **changes)
 
     def _event(self, at: float, digest: str, text: Contribution, **changes: Any) -> Answer:
-        data = self.own.data_digest
-        event = Answer.of(at, self.agent, digest, rows=0, data_digest=data, contribution=text.to_value())
-        return replace(event, **changes)
+        data, contribution = self.own.data_digest, text.to_value()
+        body = ContributionBody(task_digest=digest, rows=0, data_digest=data, contribution=contribution)
+        return replace(Answer.of(at, self.agent, body), **changes)
 
 
 class PrivateStage:
@@ -258,7 +259,8 @@ class PrivateStage:
             self.journal.append(codec.encode(to_value(shortened(event, effects))))
         self._note()
         self.published += [each for each in effects if isinstance(each, Publish)]
-        return [f"{each.outcome} {each.reason}".strip() for each in effects if isinstance(each, SendReceipt)]
+        receipts = [each.receipt for each in effects if isinstance(each, SendReceipt)]
+        return [f"{each.outcome} {each.reason}".strip() for each in receipts]
 
     def answer(self, *agents: str, request: OpenRound | None = None, **changes: Any) -> list[str]:
         """Let vehicles answer what is asked now, or was asked in `request`; return the outcomes."""

@@ -163,6 +163,13 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         server.shutdown()
 
 
+def policy_file(folder: Path, **keys: Any) -> tuple[str, str]:
+    """Write a policy file with these keys; return the option that names it."""
+    path = folder / f"policy-{len(list(folder.glob('policy-*')))}.json"
+    path.write_text(json.dumps(keys), encoding="utf-8")
+    return "--policy", str(path)
+
+
 def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group, info_name=path)
     for name in group.list_commands(context):

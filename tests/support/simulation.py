@@ -22,14 +22,16 @@ from broker.port import ConnectionSettings, Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.engine import Engine
+from coordinator.engine import Answer, Engine
+from coordinator.engine.events import from_value
 from coordinator.main import assemble
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from coordinator.specification.run import RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
+from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import Manifest
@@ -384,10 +386,6 @@ class Simulation:
 
     def counted_twice(self) -> list[tuple[str, str, str]]:
         """Return (run, agent, task digest) of every answer that the journal holds as accepted more than once."""
-        from coordinator.engine import Answer
-        from coordinator.engine.events import from_value
-        from schemas import codec
-
         counts: Counter[tuple[str, str, str]] = Counter()
         for entry in self.journal.content.entries:
             if entry.kind == Answer.kind:

@@ -1,4 +1,4 @@
-"""What an operator may do on the pages: sign in and out, start a run, end one. Each needs a session and its form."""
+"""What an operator may do on the pages: sign in and out, start a run, end one, pause schedules; each by a form."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from coordinator.http.dashboard.security import COOKIE, read_form
 from schemas.errors import GlassfleetError
 
 if TYPE_CHECKING:
+    from coordinator.core import Coordinator
     from coordinator.http.dashboard.pages import Dashboard
 
 
@@ -72,6 +73,26 @@ def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one 
             raise HTTPException(422, "tick the box first: a cancelled run cannot be taken up again")
         await run_in_threadpool(dashboard.service.call, lambda core: core.cancel(run))
         return RedirectResponse(f"/runs/{quote(run)}", 303)
+
+    @app.get("/schedules", dependencies=[PAGE], include_in_schema=False)
+    def _schedules(request: Request) -> Response:
+        schedules = dashboard.coordinator.schedules
+        return dashboard.page(request, "schedules.html", schedules=schedules.documents())
+
+    @app.post("/schedules/{name}/{what}", dependencies=[SIGNED_IN], include_in_schema=False)
+    async def _pause_or_resume(request: Request, name: str, what: str) -> Response:
+        fields = await dashboard.sessions.form(request)
+
+        def do(core: Coordinator) -> None:
+            if what == "pause":
+                core.schedules.pause(name, fields.get("reason", "").strip())
+            else:
+                core.schedules.resumed(name)
+
+        if what not in ("pause", "resume"):
+            raise HTTPException(404, "no such page")
+        await run_in_threadpool(dashboard.service.call, do)
+        return RedirectResponse("/schedules", 303)
 
 
 def _local(address: str) -> str:

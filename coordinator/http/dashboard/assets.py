@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,18 @@ def read_assets(folder: Path = HERE / "static") -> dict[str, Asset]:
 def addresses(assets: Mapping[str, Asset]) -> dict[str, str]:
     """Return the addresses of the files by name; each has its file's digest, so a new one is not taken for it."""
     return {name: f"/static/{name}?v={asset.digest}" for name, asset in assets.items()}
+
+
+def styles(assets: Mapping[str, Asset]) -> list[str]:
+    """Return the texts of the style sheets, in the order in which pages load them."""
+    return [assets[name].content.decode() for name in ("pictures.css", "dashboard.css")]
+
+
+def as_file(page: str) -> str:
+    """Return a page that says the same without its coordinator: no forms, no links to other pages, little folded."""
+    page = re.sub(r"<form\b.*?</form>", "", page, flags=re.DOTALL)
+    page = re.sub(r'(<a\b[^>]*?) href="/[^"]*"', r"\1", page)
+    return re.sub(r"<details\b(?![^>]*\b(?:open|folded)\b)", "<details open", page)
 
 
 def add_assets(app: FastAPI, assets: Mapping[str, Asset]) -> None:

@@ -1,15 +1,16 @@
-"""What grows in a run, as its scheme says (`glassfleet.contract.scheme.Server.progress`): a tree, or lines."""
+"""What grows in a run: a tree, or lines; from what every scheme says (`glassfleet.contract.scheme.Server.progress`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
+from glassfleet.explain.text import cut
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut
 from glassfleet.export.svg.trees import NAME, TreeLayout, box, titled
+from schemas.text import counted
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -18,58 +19,56 @@ ALL_LEAVES = 40
 
 @dataclass
 class GrowthNode:
-    """A node of a tree that grows.
+    """A node of a tree that grows, or several that share a box.
 
     Attributes
     ----------
-    text : str
-        What leads to it, e.g. ``"speed is Low"``.
-    term, split_by : str
-        Its two halves: ``"Low"``, and the input that the node above splits on.
-    is_open : bool
-        The vehicles are asked about it now: it may still grow.
+    feature, term : str
+        What leads to it: the input that the node above splits on, and e.g. ``"Low"``; of the root empty.
+    asked : str
+        What is said of it when the vehicles are asked about it now, so that it may still grow; empty: they are not.
     key : str
         Its place, which stays while the tree grows.
-    stands_for : int
-        Nodes that share this box.
-    by : str
-        See `feature`; of a box that stands for several, what leads to them.
-    asked : str
-        What is said of an open node.
+    together : tuple of GrowthNode
+        Those that share its box.
     """
 
-    text: str
+    feature: str = ""
     term: str = ""
-    split_by: str = ""
-    is_open: bool = False
-    key: str = ""
+    asked: str = ""
+    key: str = "0"
     children: list[GrowthNode] = field(default_factory=list)
-    stands_for: int = 1
-    by: str = ""
-    asked: str = "may still grow"
+    together: tuple[GrowthNode, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What leads to it, in words."""
+        if self.together:
+            return counted(len(self.together), "nodes" if self.asked else "leaves")
+        return f"{self.feature} is {self.term}" if self.feature or self.term else "everything"
 
     @property
     def is_alive(self) -> bool:
         """Whether it, or anything below it, may still grow."""
-        return self.is_open or any(child.is_alive for child in self.children)
+        return bool(self.asked) or any(child.is_alive for child in self.children)
 
     @property
-    def feature(self) -> str:
+    def split_by(self) -> str:
         """What the children are told apart by, e.g. ``"speed"``; empty when that differs, or there are none."""
-        names = {child.split_by for child in self.children}
-        told_apart = names.pop() if len(names) == 1 and len(self.children) > 1 else ""
-        return self.by if self.children and self.by else told_apart
+        names = {child.feature for child in self.children}
+        return names.pop() if len(names) == 1 else ""
 
     @property
     def note(self) -> str:
         """What a box says below its name."""
+        if self.together:
+            apart = len({each.feature for each in self.together}) > 1
+            names = ", ".join(each.text if apart else each.term for each in self.together)
+            return f"{names}{f', {self.asked}' if self.asked else ''}"
         if self.children:
-            rest = f" by {self.feature}" if self.feature else ""
-            count = sum(child.stands_for for child in self.children)
-            return f"{count} {'branch' if count == 1 else 'branches'}{rest}"
-        if self.stands_for > 1:
-            return f"{self.by}{f', {self.asked}' * self.is_open}"
-        return self.asked if self.is_open else "leaf"
+            many = "branch" if len(self.children) == 1 else "branches"
+            return f"{len(self.children)} {many}{f' by {self.split_by}' if self.split_by else ''}"
+        return self.asked or "leaf"
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -77,7 +76,7 @@ class GrowthNode:
         below = [child.counts for child in self.children]
         return (
             sum(1 + each[0] for each in below),
-            self.is_open + sum(each[1] for each in below),
+            bool(self.asked) + sum(each[1] for each in below),
             max((1 + each[2] for each in below), default=0),
         )
 
@@ -86,24 +85,26 @@ class GrowthNode:
         """Nodes below, or this one, that have no children."""
         return sum(child.leaves for child in self.children) or 1
 
+    def boxes(self) -> list[GrowthNode]:
+        """Return the children as a large tree has them: two or more that are alike, and have no children, as one."""
+        alike: dict[str, list[GrowthNode]] = {}
+        for child in self.children:
+            if not child.children:
+                alike.setdefault(child.asked, []).append(child)
+        boxes = [child for child in self.children if child.children]
+        for asked, some in alike.items():
+            shared = GrowthNode(asked=asked, key=some[0].key, together=tuple(some))
+            boxes.append(some[0] if len(some) == 1 else shared)
+        return sorted(boxes, key=lambda each: [int(step) for step in each.key.split(".")])
 
-@dataclass(frozen=True)
-class Grown:
-    """What a run has grown.
 
-    Attributes
-    ----------
-    tree : GrowthNode or None
-        None: it is no tree, see `lines`.
-    lines : list of str
-        For rule bases and the like.
-    rest : str
-        What the scheme has left out, in words; empty: nothing.
-    """
+class Grown(NamedTuple):
+    """What a run has grown: a tree, or lines for rule bases; what is left out, and what is said of open nodes."""
 
     tree: GrowthNode | None
     lines: list[str]
     rest: str = ""
+    asked: str = "may still grow"
 
 
 def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
@@ -112,76 +113,51 @@ def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
     nodes = [node for node in outline[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(outline, list) else []
     if not nodes:
         return Grown(None, [str(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else [])
-    return Grown(
-        _tree(nodes, "was asked about last" if ended else "may still grow"), [], f"{more} more" if more else ""
-    )
+    asked = "was asked about last" if ended else "may still grow"
+    return Grown(_tree(nodes, asked), [], f"{more} more" if more else "", asked)
 
 
 def _tree(nodes: Sequence[Mapping[str, Any]], asked: str) -> GrowthNode:
     """Return the tree of an outline, which is depth first."""
     path: list[GrowthNode] = []
     for entry in nodes:
-        feature, term = str(entry.get("feature", "")), str(entry.get("term", ""))
         depth = entry.get("depth")
         del path[max(1, depth if isinstance(depth, int) else 1) :]
-        node = GrowthNode("everything", is_open=bool(entry.get("open")), key="0", asked=asked)
+        node = GrowthNode(asked=asked if entry.get("open") else "")
         if path:
-            node.text, node.term, node.split_by = f"{feature} is {term}", term, feature
+            node.feature, node.term = str(entry.get("feature", "")), str(entry.get("term", ""))
             node.key = f"{path[-1].key}.{len(path[-1].children)}"
             path[-1].children.append(node)
         path.append(node)
     return path[0]
 
 
-def together(root: GrowthNode) -> GrowthNode:
-    """Return the tree as it is drawn: in a large one, siblings without children share one box."""
-    return _together(root) if root.leaves > ALL_LEAVES else root
-
-
-def _together(node: GrowthNode) -> GrowthNode:
-    kept: list[GrowthNode] = []
-    quiet: dict[bool, list[GrowthNode]] = {}
-    for child in node.children:
-        if child.children:
-            kept.append(_together(child))
-        else:
-            quiet.setdefault(child.is_open, []).append(child)
-    for is_open, children in quiet.items():
-        first, names = children[0], ", ".join(child.term if node.feature else child.text for child in children)
-        text = first.text if len(children) == 1 else f"{len(children)} {'nodes' if is_open else 'leaves'}"
-        kept.append(replace(first, text=text, stands_for=len(children), by=names))
-    kept.sort(key=lambda child: [int(step) for step in child.key.split(".")])
-    return replace(node, children=kept, by=node.feature)
-
-
-def growing(root: GrowthNode, rest: str = "") -> Svg:
+def growing(root: GrowthNode, rest: str = "", asked: str = "may still grow") -> Svg:
     """Return the picture of a tree that grows: what is asked about now stands out, quiet siblings share a box.
 
     Parameters
     ----------
     rest : str
         What is not in it, in words; empty: nothing.
+    asked : str
+        What is said of the open nodes.
     """
-    shown = together(root)
+    is_large = root.leaves > ALL_LEAVES
     layout = TreeLayout(
-        lambda node: node.children,
+        lambda node: node.boxes() if is_large else node.children,
         lambda child: f'class="link{" on" if child.is_alive else ""}" stroke-width="{2 if child.is_alive else 1}"',
         _growth_box,
     )
-    _, height = layout.place(shown, 0, 4.0)
-    count, asked, depth = root.counts
-    words = f"The tree as it stands: {count} {'node' if count == 1 else 'nodes'} below the root" + (
-        (f" and {rest}" if rest else "")
-        + f", {depth} {'level' if depth == 1 else 'levels'}"
-        + (f"; {asked} {root.asked}" if asked else "")
-    )
-    body = [*layout.lines, *layout.boxes]
-    return picture(layout.width, height + 4, f"{words}. The list says it in words.", body, "tree")
+    _, height = layout.place(root, 0, 4.0)
+    count, is_open, depth = root.counts
+    words = f"The tree as it stands: {counted(count, 'nodes')} below the root{f' and {rest}' if rest else ''}"
+    words += f", {counted(depth, 'levels')}{f'; {is_open} {asked}' if is_open else ''}. The list says it in words."
+    return picture(layout.width, height + 4, words, [*layout.lines, *layout.boxes], "tree")
 
 
 def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
-    name = node.term if above is not None and above.feature and node.stands_for == 1 else node.text
-    kind = "grows" if node.is_open else "open" if node.children else "leaf"
+    name = node.term if above is not None and above.split_by and len(above.children) > 1 and node.term else node.text
+    kind = "grows" if node.asked else "open" if node.children else "leaf"
     shape = box(kind, cut(name, NAME), [node.note], x, middle)
     return titled(f"{node.text}: {node.note}", shape, node.key)
 
@@ -193,6 +169,6 @@ def growing_list(root: GrowthNode) -> Svg:
 
 def _line(node: GrowthNode) -> str:
     inner = "".join(map(_line, node.children))
-    state = f' <span class="quiet">{escape(node.asked)}</span>' if node.is_open else ""
-    grows = ' class="grows"' if node.is_open else ""
+    state = f' <span class="quiet">{escape(node.asked)}</span>' if node.asked else ""
+    grows = ' class="grows"' if node.asked else ""
     return f"<li{grows}>{escape(node.text)}{state}{f'<ul>{inner}</ul>' if inner else ''}</li>"

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,13 +25,13 @@ from coordinator.journal.port import StoredModel
 from coordinator.models.registry import moved_since
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
+from glassfleet.explain.branches import Branch, opened
 from glassfleet.explain.difference import Part
+from glassfleet.explain.structures import uses
 from glassfleet.explain.summary import FeatureUse
+from glassfleet.explain.text import cut, number
 from glassfleet.export.formats import FORMATS, export, holding
-from glassfleet.export.svg.branches import Branch, opened
-from glassfleet.export.svg.structures import StructureTree, uses
-from glassfleet.export.svg.text import cut, number
-from glassfleet.export.svg.trees import RuleTree
+from glassfleet.export.svg.trees import MOST_LEAVES, OPEN_LEAVES, RuleTree, StructureTree
 from glassfleet.model.rules import Condition, Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
 
@@ -43,6 +44,8 @@ ROW_CHARS = 20_000
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
+IN_REPORT = 1000
+"""Rules, structures and vehicles that a report has room for."""
 CHOICES = 200
 """So many versions, the newest, can be chosen to be compared."""
 MOST_SHARES = 14
@@ -82,43 +85,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         structure: int | None = None,
     ) -> Response:
         loaded = dashboard.library.get(name, version)
-        address = f"/models/{name}/{loaded.version}"
-        known = scores.scores(coordinator, loaded)
-        stands = standing(coordinator, name)
-        versions = registry.heads(name)
-        return dashboard.page(
-            request,
-            "model.html",
-            loaded=loaded,
-            record=loaded.record,
-            domain=loaded.model.domain,
-            summary=loaded.summary,
-            address=address,
-            tree=_tree(loaded, branch, address),
-            **_population(loaded, branch, address, page, structure),
-            not_in=show.not_in(coordinator, loaded.record),
-            stands=stands,
-            standing=dashboard.standing(request, stands, loaded.version, loaded.nature),
-            rules=show.ListPage.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
-            q=q[:200],
-            scores=known,
-            **_better(dashboard, loaded, known, stands, versions),
-            s=s,
-            scored=(scored := show.ListPage.of(known.lines, s, SCORED_PER_PAGE)),
-            scored_rows=[
-                # Where it is the same by promise, a mark of its own would only hide the other.
-                (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
-                for line in scored.items
-            ],
-            moved=moved_since(registry, loaded.record),
-            unequal=scores.why_not_equal(loaded),
-            is_condensed=scores.is_condensed(loaded),
-            inputs=_inputs(loaded),
-            downloads=holding(loaded.model),
-            versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
-            count=len(versions),
-            numbers=_numbers(versions),
-        )
+        asked = Asked(branch or "", q[:200], page, s, structure)
+        return dashboard.page(request, "model.html", **model_values(dashboard, loaded, asked, request))
 
     @app.get("/models/{name}/compare", dependencies=[PAGE], include_in_schema=False)
     def _choose(name: str, after: int, before: int) -> Response:
@@ -157,7 +125,64 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models/{name}/{version:int}/forecast", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
         loaded = dashboard.library.get(name, version)
-        return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))
+        return dashboard.page(request, "forecast.html", **_answered(loaded, dict(request.query_params)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address of a model's page asks for: an open branch, words of rules, pages, a structure's number."""
+
+    branch: str = ""
+    q: str = ""
+    page: int = 1
+    s: int = 1
+    structure: int | None = None
+
+
+def model_values(
+    dashboard: Dashboard, loaded: LoadedModel, asked: Asked, request: Request | None = None
+) -> dict[str, Any]:
+    """Return what the page of a model is drawn from; without a `request` all of it, for a report."""
+    coordinator, name = dashboard.coordinator, loaded.name
+    per_page = RULES_PER_PAGE if request is not None else IN_REPORT
+    known, stands, versions = (
+        scores.scores(coordinator, loaded),
+        standing(coordinator, name),
+        coordinator.registry.heads(name),
+    )
+    address = f"/models/{name}/{loaded.version}" if request is not None else ""
+    scored = show.ListPage.of(known.lines, asked.s, per_page)
+    return {
+        "loaded": loaded,
+        "record": loaded.record,
+        "domain": loaded.model.domain,
+        "summary": loaded.summary,
+        "address": address,
+        "tree": _tree(loaded, asked.branch, address),
+        **_population(loaded, asked, address, per_page),
+        "not_in": show.not_in(coordinator, loaded.record),
+        "stands": stands,
+        "standing": dashboard.standing(request, stands, loaded.version, loaded.nature),
+        "rules": show.ListPage.of(_matching(loaded.rules, asked.q), asked.page, per_page),
+        "q": asked.q,
+        "scores": known,
+        **_better(dashboard, loaded, known, stands, versions),
+        "s": asked.s,
+        "scored": scored,
+        "scored_rows": [
+            # Where it is the same by promise, a mark of its own would only hide the other.
+            (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
+            for line in scored.items
+        ],
+        "moved": moved_since(coordinator.registry, loaded.record),
+        "unequal": scores.why_not_equal(loaded),
+        "is_condensed": scores.is_condensed(loaded),
+        "inputs": _inputs(loaded),
+        "downloads": holding(loaded.model),
+        "versions": [(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
+        "count": len(versions),
+        "numbers": _numbers(versions),
+    }
 
 
 def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float, float | None]]:
@@ -225,31 +250,32 @@ def _paint(coordinator: Coordinator, name: str) -> PageState:
     return PageState({"standing": None}, stands.announcement, is_last=stands.live is None)
 
 
-def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None:
-    """Return the tree as far as it is open; None without rules."""
+def _tree(loaded: LoadedModel, key: str, address: str) -> RuleTree | None:
+    """Return the tree as far as it is open, without an address whole; None without rules."""
     labels = [rule_summary.label for rule_summary in loaded.rule_summaries]
-    trail = _trail(loaded.root, key)
-    return RuleTree(trail, address, labels, loaded.model.domain.classes) if trail else None
+    trail, most = _trail(loaded.root, key), OPEN_LEAVES if address else MOST_LEAVES
+    return RuleTree(trail, address, labels, loaded.model.domain.classes, most) if trail else None
 
 
-def _population(loaded: LoadedModel, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
+def _population(loaded: LoadedModel, asked: Asked, address: str, per_page: int) -> dict[str, Any]:
     """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
-    structures = loaded.structures
+    structures, wanted = loaded.structures, asked.structure
     drawn = next((each for each in structures if each.number == wanted), structures[0] if structures else None)
     tree = None
     if drawn is not None and drawn.root.children:
-        tree = StructureTree(_trail(drawn.root, key), f"{address}?structure={drawn.number}&page={page}")
+        there = f"{address}?structure={drawn.number}&page={asked.page}" if address else ""
+        tree = StructureTree(_trail(drawn.root, asked.branch), there)
     return {
-        "structures": show.ListPage.of(structures, page, RULES_PER_PAGE),
+        "structures": show.ListPage.of(structures, asked.page, per_page),
         "drawn": drawn,
         "structure_tree": tree,
         "uses": uses(structures, loaded.model.domain),
     }
 
 
-def _trail(root: Branch, key: str | None) -> list[Branch]:
+def _trail(root: Branch, key: str) -> list[Branch]:
     """Return the way to the branch that the address names, at first the root; nothing without rules."""
-    return opened(root, (key or "")[:400]) if root.children else []
+    return opened(root, key[:400]) if root.children else []
 
 
 def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
@@ -259,7 +285,7 @@ def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
     return sorted(chosen, key=lambda rule: (-rule.support, rule.index))
 
 
-def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
+def _answered(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     """Return what the forecast page shows for the fields that were filled in."""
     domain = loaded.model.domain
     values: dict[str, Any] = {

@@ -16,7 +16,7 @@ from coordinator.duty.causes import look
 from coordinator.fleet.differences import with_scores
 from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
-from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
+from coordinator.http.dashboard.assets import add_assets, addresses, as_file, read_assets, read_templates, styles
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, PageState, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
@@ -29,7 +29,8 @@ from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.evaluation.paired import in_words
-from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
+from glassfleet.explain import text
+from glassfleet.export.svg import charts, effects, rounds, sets, shapes
 from glassfleet.export.svg.errors import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
@@ -93,8 +94,9 @@ class Dashboard:
                 "growth": growth,
                 "with_candidate": with_candidate,
                 "show": show,
-                "leakage": leakage,
                 "static": addresses(self._assets),
+                "style": Markup("\n").join(Markup(text) for text in styles(self._assets)),  # noqa: S704  our own files
+                "printed": False,
             },
         )
 
@@ -109,17 +111,24 @@ class Dashboard:
     def page(self, request: Request, name: str, code: int = 200, /, **values: object) -> HTMLResponse:
         """Return a page drawn from the template `name`."""
         session = self.sessions.of(request)
+        csrf = "" if session is None else session.csrf
+        path = request.scope["path"]
+        return HTMLResponse(self._drawn(name, csrf=csrf, signed_in=session is not None, path=path, **values), code)
+
+    def report(self, file: str, name: str, /, **values: object) -> HTMLResponse:
+        """Return a page drawn from the template `name` as one file, which loads nothing and leads nowhere."""
+        text = self._drawn(name, csrf="", signed_in=False, path="", printed=True, **values)
+        return HTMLResponse(as_file(text), headers={"Content-Disposition": f'attachment; filename="{file}"'})
+
+    def _drawn(self, name: str, **values: object) -> str:
         text = self._templates.get_template(name).render(
             fleet=self.coordinator.topics.fleet,
             software=self.coordinator.software,
             connected=self.service.is_connected,
-            csrf="" if session is None else session.csrf,
-            signed_in=session is not None,
-            path=request.scope["path"],
             now=time.time(),
             **values,
         )
-        return HTMLResponse(show_hidden(text), code)
+        return show_hidden(text)
 
     def error_response(self, request: Request, status: int, detail: str) -> Response:
         """Return the answer that says what is wrong: JSON to programs, a page to people."""
@@ -131,10 +140,19 @@ class Dashboard:
         """Return a part of a page: the template ``_{name}.html``."""
         return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
 
-    def standing(self, request: Request, stands: NameStanding, version: int, nature: Nature = "rules") -> str:
-        """Return the part of a model's page that says what its name stands for, with what may be done about it."""
-        is_signed_in = self.sessions.of(request) is not None
-        return self.fragment("standing", stands=stands, version=version, nature=nature, signed_in=is_signed_in)
+    def standing(self, request: Request | None, stands: NameStanding, version: int, nature: Nature = "rules") -> str:
+        """Return the part of a model's page that says what its name stands for, with what may be done about it.
+
+        Parameters
+        ----------
+        request : Request or None
+            None: of a report, in which nothing can be done.
+        """
+        signed_in = request is not None and self.sessions.of(request) is not None
+        printed = request is None
+        return self.fragment(
+            "standing", stands=stands, version=version, nature=nature, signed_in=signed_in, printed=printed
+        )
 
     async def live(
         self, request: Request, name: str, look: Callable[[], Hashable], paint: Callable[[], PageState], period: float
@@ -231,14 +249,12 @@ class Dashboard:
 
         @app.get("/runs/{run}", dependencies=[PAGE], include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
-            document, page = self._document(run), max(page, 1)
-            return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
+            return self.page(request, "run.html", **self.run_values(run, page))
 
         @app.get("/runs/{run}/leakage", dependencies=[PAGE], include_in_schema=False)
         def _leakage(request: Request, run: str) -> Response:
             document = self._document(run)
-            report, fault = self._leakage_report(document["run"])
-            return self.page(request, "leakage.html", run=document, found=report, fault=fault)
+            return self.page(request, "leakage.html", run=document, **self.leakage_values(document["run"]))
 
         @app.get("/events/runs/{run}", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
@@ -249,15 +265,20 @@ class Dashboard:
                 request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
             )
 
-    def _leakage_report(self, run: str) -> tuple[dict[str, Any] | None, str]:
-        """Return the leakage report that was saved of a run; None: there is none, or why it cannot be shown."""
+    def run_values(self, run: str, page: int, per_page: int = ROUNDS_PER_PAGE) -> dict[str, Any]:
+        """Return what the page of a run is drawn from; rounds are paged from the newest."""
+        document, page = self._document(run), max(page, 1)
+        return {"run": document, "parts": self._run_parts(document, page, per_page), "page": page}
+
+    def leakage_values(self, run: str) -> dict[str, Any]:
+        """Return the leakage report that was saved of a run (None: there is none), or why it cannot be shown."""
         try:
             text = (self.service.config.state_dir / place_of(run)).read_bytes()
-            return read_report(text, run).model_dump(), ""
+            return {"found": read_report(text, run).model_dump(), "fault": ""}
         except FileNotFoundError:
-            return None, ""
+            return {"found": None, "fault": ""}
         except (OSError, ValueError) as fault:
-            return None, f"{place_of(run)} cannot be shown: {fault}"[:400]
+            return {"found": None, "fault": f"{place_of(run)} cannot be shown: {fault}"[:400]}
 
     def _look_at_run(self, run: str) -> Hashable:
         runs, outages = self.coordinator.runs, self.coordinator.outages
@@ -271,9 +292,9 @@ class Dashboard:
     def _document(self, run: str) -> dict[str, Any]:
         return with_scores(self.coordinator.runs.document(run), self.coordinator.fleet)
 
-    def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
-        """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
-        rounds = show.ListPage.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
+    def _run_parts(self, document: dict[str, Any], page: int, per_page: int = ROUNDS_PER_PAGE) -> dict[str, str]:
+        """Return the live fragments of a run, by the id of their element."""
+        rounds = show.ListPage.of(document["rounds"][::-1], page, per_page)
         model = document["model"]
         rollout = model and self.coordinator.rollouts.document(model["name"], model["version"])
         clock = self._clock(document)

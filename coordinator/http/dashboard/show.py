@@ -15,7 +15,7 @@ from coordinator.core import Coordinator
 from coordinator.runs.attendance import reason_words
 from glassfleet.data.domain import Domain
 from glassfleet.explain import InputChange, RowExplanation
-from glassfleet.export.svg.text import cut, minus, number
+from glassfleet.explain.text import cut, minus, number
 from glassfleet.model.protocol import OWN_TREE
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question, runs_left
 from schemas.errors import NotFoundError

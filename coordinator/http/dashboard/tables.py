@@ -18,7 +18,7 @@ from coordinator.http.dashboard.show import ListPage
 from coordinator.journal.port import StoredModel, overview
 from glassfleet.contract import catalogue
 from glassfleet.evaluation.paired import relative
-from glassfleet.export.svg.text import cut, number
+from glassfleet.explain.text import cut, number
 from schemas.errors import GlassfleetError, NotFoundError
 from schemas.rounds import bytes_each
 

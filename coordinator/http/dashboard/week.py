@@ -17,7 +17,7 @@ from coordinator.http.dashboard.library import Library
 from coordinator.models.registry import moved_since
 from coordinator.runs.attendance import Recent
 from glassfleet.explain import difference
-from glassfleet.export.svg.text import cut
+from glassfleet.explain.text import cut
 from glassfleet.model.rules import Rule
 from schemas.errors import GlassfleetError
 from schemas.text import counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from coordinator.engine.transitions import Transition, TransitionTable
+from coordinator.engine.table import Transition, TransitionTable
 
 Phase = Literal["opening", "trying", "paused", "promoted", "rolled-back", "stopped", "superseded"]
 ENDED: frozenset[str] = frozenset({"promoted", "rolled-back", "stopped", "superseded"})

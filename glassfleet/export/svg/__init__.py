@@ -3,9 +3,8 @@
 All functions are pure and escape what they are given. Colours come from the classes of ``pictures.css``, which knows
 light and dark.
 
-- :mod:`.shapes` what all share; :mod:`.text` numbers and names as people read them
-- :mod:`.trees` trees of :mod:`.branches` (rules) and :mod:`.structures` (populations); :mod:`.rule_table` rule bases
+- :mod:`.shapes` what all share
+- :mod:`.trees` trees of rules and of populations
 - :mod:`.sets` partitions; :mod:`.charts` shares and scores; :mod:`.rounds` the rounds of a run
-- :mod:`.effects` curves over an input, in a :mod:`.plane`
-- :mod:`.png` the same as pixels
+- :mod:`.effects` curves over an input
 """

@@ -6,53 +6,53 @@ Each is drawn in two forms, and the style sheet shows one: names at the left, or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from glassfleet.explain.text import cut, number
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut, number
 from schemas.text import counted
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """Where things are in a chart, in pixels.
 
     Attributes
     ----------
     left, wide : int
         Where the values begin, and how much room they have.
-    row, base : int
-        Height of a line, and where the middle of its marks is.
-    name_x, name_y : int
-        Where its name ends (or begins, when it stands above), and its base line.
-    anchor : str
-        Class of the name's alignment.
     longest : int
         Characters of a name.
     steps : int
         Numbers below the chart, less one.
+    is_narrow : bool
+        Names stand above their lines, else at the left of them.
     """
 
     left: int
     wide: int
-    row: int
-    base: int
-    name_x: int
-    name_y: int
-    anchor: str
     longest: int
     steps: int
+    is_narrow: bool = False
+
+    @property
+    def row(self) -> int:
+        """Height of a line."""
+        return 42 if self.is_narrow else 24
+
+    @property
+    def base(self) -> int:
+        """Where the middle of a line's marks is."""
+        return 29 if self.is_narrow else 12
 
 
 Scored: TypeAlias = tuple[int, float, float, *tuple[float, ...]]
 """A version with its scores, alone and together."""
 
-WIDE = Form(left=344, wide=280, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
-BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
-REPORT = Form(left=344, wide=360, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
-NARROW = Form(left=8, wide=252, row=42, base=29, name_x=8, name_y=15, anchor="", longest=44, steps=2)
+WIDE = Form(344, 280, 48, 4)
+BROAD = Form(176, 700, 26, 6)
+REPORT = Form(344, 360, 48, 4)
+NARROW = Form(8, 252, 44, 2, is_narrow=True)
 
 
 def both(wide: Svg, narrow: Svg) -> Svg:
@@ -70,9 +70,10 @@ def _around(values: Sequence[float], share: float) -> tuple[float, float]:
 def _name(form: Form, top: float, name: str) -> str:
     shown = cut(name, form.longest)
     whole = "" if shown == name else f"<title>{escape(name)}</title>"
-    return (
-        f'<text class="tick{form.anchor}" x="{form.name_x}" y="{top + form.name_y:.0f}">{whole}{escape(shown)}</text>'
-    )
+    place = f'class="tick" x="8" y="{top + 15:.0f}"'
+    if not form.is_narrow:
+        place = f'class="tick end" x="{form.left - 10}" y="{top + 16:.0f}"'
+    return f"<text {place}>{whole}{escape(shown)}</text>"
 
 
 def shares(base: float, parts: Sequence[tuple[str, float]], total: float, unit: str, called: str = "forecast") -> Svg:
@@ -123,7 +124,7 @@ def waterfall(  # noqa: PLR0917
             wide_bar = max(x2 - x1, 1.5)
             body.append(f'<rect class="{kind}" x="{x1:.1f}" y="{y - 8}" width="{wide_bar:.1f}" height="16"/>')
         # Between lines stand names, in the narrow form.
-        if position < len(lines) - 1 and form is not NARROW:
+        if position < len(lines) - 1 and not form.is_narrow:
             x = at(end)
             body.append(f'<line class="thread" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 8}" y2="{y + form.row - 8}"/>')
         body.append(f'<text class="tick" x="{x2 + 8:.1f}" y="{y + 4}">{escape(text)}</text>')
@@ -176,10 +177,10 @@ def _scores(
     body = []
     for step in range(form.steps + 1):
         value = low + (high - low) * step / form.steps
-        anchor = "" if step == 0 and form is NARROW else " mid" if step < form.steps or form is not NARROW else " end"
+        anchor = "" if step == 0 and form.is_narrow else " mid" if step < form.steps or not form.is_narrow else " end"
         body.append(f'<line class="grid" x1="{at(value):.1f}" x2="{at(value):.1f}" y1="4" y2="{bottom}"/>')
         body.append(f'<text class="tick{anchor}" x="{at(value):.1f}" y="{bottom + 16}">{number(value, 3)}</text>')
-    x, anchor = (form.left, "") if form is NARROW else (form.left + wide / 2, " mid")
+    x, anchor = (form.left, "") if form.is_narrow else (form.left + wide / 2, " mid")
     body.append(f'<text class="tick{anchor}" x="{x:.1f}" y="{bottom + 34}">{escape(axis)}</text>')
     for position, (agent, alone, together, central) in enumerate(rows):
         top = 4 + position * form.row

@@ -7,9 +7,9 @@ from html import escape
 
 import numpy as np
 
+from glassfleet.explain.text import number
 from glassfleet.export.svg.charts import both
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import number
 from glassfleet.model.intervals import BOUNDS
 from glassfleet.model.rules import Errors
 

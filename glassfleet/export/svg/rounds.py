@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from glassfleet.explain.text import size
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import size
 from schemas.rounds import count
 from schemas.text import counted
 
@@ -81,7 +81,7 @@ class Bar:
         return f"{'d' if first['phase'] == 'domain' else ''}{first['number']}"
 
 
-def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 215, *, legend: bool = False) -> Svg:
+def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 215) -> Svg:
     """Return all rounds one beside the other: answers as stacked columns, the bytes of each below.
 
     Parameters
@@ -92,16 +92,13 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
         Room for the columns, pixels.
     most : int
         Columns; in a run of more rounds each stands for some.
-    legend : bool
-        Say in the picture what its colours are.
     """
     if not rounds:
         return Svg()
     each = math.ceil(len(rounds) / most)
     bars = [Bar(rounds[start : start + each]) for start in range(0, len(rounds), each)]
     column = min(44.0, wide / len(bars))
-    width, top, tall, low = 44 + column * len(bars) + 8, 34 if legend else 10, 110, 34
-    width = max(width, 44 + 84 * (len(KINDS) + 1)) if legend else width
+    width, top, tall, low = 44 + column * len(bars) + 8, 10, 110, 34
     highest = max([1, *(bar.tall for bar in bars)])
     heaviest = max([1, *(bar.total("bytes") for bar in bars)])
     parts = [
@@ -110,12 +107,6 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
         f'<text class="tick end" x="34" y="{top + tall}">0</text>',
         f'<text class="tick end" x="34" y="{top + tall + low + 2}">bytes</text>',
     ]
-    if legend:
-        for place, (name, words) in enumerate(
-            (*((f"k-{name}", words) for name, words in KINDS), ("track", "no answer"))
-        ):
-            parts.append(f'<rect class="{name}" x="{44 + 84 * place}" y="5" width="11" height="11"/>')
-            parts.append(f'<text class="tick" x="{60 + 84 * place}" y="15">{words}</text>')
     every = max(1, math.ceil(34 / column))
     for position, bar in enumerate(bars):
         x, y = 44 + position * column, float(top + tall)

@@ -1,49 +1,26 @@
 """Pictures of fuzzy sets: the partition of an input, a row's value over it, and what a rule asks of it.
 
-Names never lie upon each other: where they have no room side by side they stand in two lines, then they are cut.
+Names never lie upon each other: those that have no room beside more telling ones are left out.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 
-from glassfleet.explain import FuzzySet, Partition
+from glassfleet.explain import Partition
+from glassfleet.explain.text import cut, number, signs
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut, number, signs
 
 WIDTH, TALL, LEFT = 340, 74, 8
-MOST_NAMED = 9
-"""Of more sets than that, only those at the ends of a condition (else of the partition) are named."""
-MOST_CATEGORIES = 12
-"""Of more categories only the first and the last are named."""
+FLOOR = 16 + TALL
 MOST_EDGES = 40
 """Thresholds of an input that are drawn, and those of the rule."""
-GAP, LINE = 5, 14
-"""Pixels between names, and from a line of names to the next."""
-_EMS = {
-    sign: em
-    for em, signs in (
-        (0.30, "'ijlIJ"),
-        (0.34, " ,./:;\\|"),
-        (0.42, "!()-[]frt"),
-        (0.58, '"*?_`FLcksz'),
-        (0.64, "$0123456789{}EPSTYabdeghnopquvxy"),
-        (0.70, "ABCKRVXZ"),
-        (0.79, "&DGHNOQU"),
-        (0.84, "#+<=>^w~"),
-        (1.00, "%@MWm"),
-    )
-    for sign in signs
-}
-"""Widths, in ems, of DejaVu Sans, the widest of the fonts that the style sheet names; other signs count as wider."""
-SHORTEST = 4
-"""A name that would have to be cut to less is left out."""
+GAP = 4
+"""Pixels between names."""
 
 
 def degrees(partition: Partition, value: float) -> str:
@@ -67,11 +44,7 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
     """
     at = partial(_at, partition)
     used_sets = [each for each in partition.sets if each.term in used]
-    names = _placed(
-        [Name(each.term, at(each.peak), is_used=each in used_sets) for each in _named(partition, used_sets)]
-    )
-    lines = 1 + max((name.line for name in names), default=0)
-    floor = 16 + TALL + LINE * (lines - 1)
+    floor = FLOOR
 
     def up(degree: float) -> float:
         return floor - degree * (TALL - 8)
@@ -95,7 +68,7 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
         parts.append(f'<polyline class="set" points="{line(points)}"/>')
     if used_sets:
         parts.append(f'<polyline class="set on" points="{line(outline)}"/>')
-    parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
+    parts += _names([(each.term, at(each.peak), each in used_sets) for each in partition.sets], 15)
     if value is not None:
         x, inside = at(value), min(max(value, partition.low), partition.high)
         parts += _here(x, up(1) - 6, floor)
@@ -127,14 +100,10 @@ def _here(x: float, top: float, floor: float) -> list[str]:
 def _ends(partition: Partition, floor: float) -> tuple[list[str], float]:
     """Return what stands below a picture, the limits of an input or its categories, and the height of it all."""
     names = partition.categories
-    if names and len(names) <= MOST_CATEGORIES:
-        placed = _placed([Name(text, _at(partition, code), is_used=False) for code, text in enumerate(names)])
-        lines = 1 + max(name.line for name in placed)
-        return [name.drawn(floor + 16 + LINE * name.line) for name in placed], floor + 8 + LINE * lines
+    if names:
+        return _names([(text, _at(partition, code), False) for code, text in enumerate(names)], floor + 16), floor + 22
     unit = f" {cut(partition.unit, 24)}" if partition.unit else ""
     first, last = number(partition.low), number(partition.high) + unit
-    if names:
-        first, last = cut(names[0], 20), cut(names[-1], 20)
     return [
         f'<text class="tick" x="{LEFT}" y="{floor + 16}">{escape(first)}</text>',
         f'<text class="tick end" x="{WIDTH - LEFT}" y="{floor + 16}">{escape(last)}</text>',
@@ -169,9 +138,7 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
         marked = [*[edge for edge in edges if edge < value][-1:], *[edge for edge in edges if edge >= value][:1]]
     else:
         marked = list(edges if len(edges) <= 4 else (edges[0], edges[-1]))
-    names = _placed([Name(_plain(partition, edge), at(edge), is_used=span is not None) for edge in marked])
-    lines = 1 + max((name.line for name in names), default=0)
-    top = 8 + LINE * lines
+    top = 22
     floor = top + TALL // 2
     parts = [f'<line class="axis" x1="{LEFT}" x2="{WIDTH - LEFT}" y1="{floor}" y2="{floor}"/>']
     if span is not None:
@@ -185,7 +152,7 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
         f'x2="{at(edge):.1f}" y1="{top}" y2="{floor}"/>'
         for edge in shown
     ]
-    parts += [name.drawn(15 + LINE * (lines - 1 - name.line)) for name in names]
+    parts += _names([(_plain(partition, edge), at(edge), span is not None) for edge in marked], 15)
     words = f"Thresholds of {partition.feature}"
     if value is not None:
         parts += _here(at(value), top - 4, floor)
@@ -206,95 +173,35 @@ def _plain(partition: Partition, edge: float) -> str:
     return signs(f"{edge:.6g}")
 
 
-def _named(partition: Partition, used: Sequence[FuzzySet]) -> list[FuzzySet]:
-    sets = partition.sets
-    if len(sets) <= MOST_NAMED:
-        return list(sets)
-    ends = used or sets
-    return list(dict.fromkeys((ends[0], ends[-1])))
-
-
-@dataclass
-class Name:
-    """A set's name over its peak.
-
-    Attributes
-    ----------
-    term : str
-    peak : float
-        Pixels.
-    is_used : bool
-        A condition is made of it.
-    line : int
-        0: beside the picture; 1: above that.
-    most : int
-        Characters that are shown.
-    """
-
-    term: str
-    peak: float
-    is_used: bool
-    line: int = 0
-    most: int = 60
-
-    @property
-    def shown(self) -> str:
-        """As much of the name as is drawn."""
-        return cut(self.term, self.most)
-
-    @property
-    def place(self) -> tuple[str, float, float, float]:
-        """Anchor, its place, and where the name begins and ends: over the peak, but never over the picture's edge."""
-        wide, right = width(self.shown), WIDTH - LEFT
-        if self.peak - wide / 2 < LEFT:
-            return "", LEFT, LEFT, LEFT + wide
-        if self.peak + wide / 2 > right:
-            return "end", right, right - wide, right
-        return "mid", self.peak, self.peak - wide / 2, self.peak + wide / 2
-
-    def drawn(self, y: float) -> str:
-        """Return it as SVG."""
-        anchor, x, _, _ = self.place
-        whole = "" if self.shown == self.term else f"<title>{escape(self.term)}</title>"
-        classes = " ".join(filter(None, ("tick", anchor, "strong" if self.is_used else "")))
-        return f'<text class="{classes}" x="{x:.1f}" y="{y}">{whole}{escape(self.shown)}</text>'
-
-
-def _placed(names: list[Name]) -> list[Name]:
-    """Return the names where they do not touch: in one line, else in two by turns, cut as far as they must be."""
-    if _touching(names) is None:
-        return names
-    for position, name in enumerate(names):
-        name.line = position % 2
-    left = list(names)
-    while (pair := _touching(left)) is not None:
-        longer = max(pair, key=lambda name: width(name.shown))
-        if len(longer.shown) > SHORTEST:
-            longer.most = len(longer.shown) - 1
-        else:
-            left.remove(min(pair, key=lambda name: name.is_used))
-    return left
-
-
-def _touching(names: Sequence[Name]) -> tuple[Name, Name] | None:
-    for line in (0, 1):
-        for first, second in itertools.pairwise(name for name in names if name.line == line):
-            if first.place[3] + GAP > second.place[2]:
-                return first, second
-    return None
+def _names(names: Sequence[tuple[str, float, bool]], y: float) -> list[str]:
+    """Return names over their places in a line, pixels: those that are used, those at the ends, and what has room."""
+    ends, taken, drawn = (0, len(names) - 1), list[tuple[float, float]](), []
+    for index in sorted(range(len(names)), key=lambda index: (not names[index][2], index not in ends, index)):
+        name, x, is_used = names[index]
+        shown = cut(name, 24)
+        half = width(shown) / 2
+        middle = min(max(x, LEFT + half), WIDTH - LEFT - half)
+        if all(middle + half + GAP <= begin or end + GAP <= middle - half for begin, end in taken):
+            taken.append((middle - half, middle + half))
+            whole = "" if shown == name else f"<title>{escape(name)}</title>"
+            strong = " strong" * is_used
+            drawn.append(f'<text class="tick mid{strong}" x="{middle:.1f}" y="{y}">{whole}{escape(shown)}</text>')
+    return drawn
 
 
 def width(text: str) -> float:
     """Return about how many pixels a text takes in the pictures' 11.5 px, rather too many: readers' fonts differ.
 
     >>> round(width("Low")), round(width("VeryHigh")), round(width("高い"))
-    (24, 55, 30)
+    (29, 57, 30)
     """
-    return 11.5 * sum(_em(sign) for sign in unicodedata.normalize("NFC", text))
+    return 11.5 * sum(map(_em, unicodedata.normalize("NFC", text)))
 
 
 def _em(sign: str) -> float:
-    plain = unicodedata.normalize("NFD", sign)[0]
-    if plain in _EMS:
-        return _EMS[plain]
-    return 1.3 if unicodedata.east_asian_width(sign) in "WF" else 1.1
+    """Return a sign's width in DejaVu Sans, the widest of the fonts that the style sheet names, in ems."""
+    if unicodedata.east_asian_width(sign) in "WF":
+        return 1.3
+    if sign in "mwMW@%" or not unicodedata.normalize("NFD", sign)[0].isascii():
+        return 1.05
+    return 0.42 if sign in "fijlrtI.,:;!|()[]'/- " else 0.8 if sign.isupper() or sign in "+<=>#&~^" else 0.64

@@ -8,8 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from glassfleet.export.svg.text import cut
-
 STYLE: Final = Path(__file__).parent / "pictures.css"
 """The classes of all pictures; a page that holds some needs it."""
 
@@ -87,19 +85,6 @@ def meter(share: float, words: str) -> Svg:
         ],
         "meter",
     )
-
-
-def beside(parts: Sequence[tuple[str, Svg]], columns: int = 3, gap: int = 18) -> Svg:
-    """Return pictures, each with a heading, in lines of so many."""
-    wide, body, top, right = max(svg.size[0] for _, svg in parts) + gap, [], 0, 0
-    for start in range(0, len(parts), columns):
-        line = parts[start : start + columns]
-        for place, (name, svg) in enumerate(line):
-            body.append(f'<text class="name" x="{place * wide + 8}" y="{top + 16}">{escape(cut(name, 48))}</text>')
-            body.append(_at(svg, place * wide, top + 20))
-        right = max(right, len(line) * wide - gap)
-        top += 20 + max(svg.size[1] for _, svg in line) + gap
-    return picture(right, top - gap, ", ".join(name for name, _ in parts), body, "tree")
 
 
 def file_of(svg: Svg, title: str = "", note: str = "", margin: int = 14) -> str:

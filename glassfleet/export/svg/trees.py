@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final, Generic, TypeVar
 
-from glassfleet.export.svg.branches import Branch
+from glassfleet.explain.branches import Branch
+from glassfleet.explain.text import cut, cut_middle, plain
 from glassfleet.export.svg.shapes import COLOURS, Svg, class_colour, picture, shade
-from glassfleet.export.svg.text import cut, cut_middle, plain
 from glassfleet.model.rules import Condition
 
 Node = TypeVar("Node")
@@ -286,6 +286,22 @@ class RuleTree:
             return titled(says, shape)
         text = f"<title>{escape(says)}</title>{shape}"
         return f'<a href="{escape(target)}"{self._swap(branch)} aria-label="{escape(cut(says, 300))}">{text}</a>'
+
+
+class StructureTree(RuleTree):
+    """The opened part of a structure; lines are thicker where more leaves are."""
+
+    def _counted(self, branch: Branch) -> str:
+        return f"{branch.count} {'leaf' if branch.count == 1 else 'leaves'}"
+
+    def _leaf(self, branch: Branch) -> str:  # noqa: ARG002  all are alike
+        return "the vehicle's own answer"
+
+    def _weight(self, branch: Branch) -> str:  # noqa: ARG002  a structure has seen no rows
+        return ""
+
+    def _share(self, branch: Branch) -> str:  # noqa: ARG002
+        return ""
 
 
 def whole(root: Branch, most: int = MOST_LEAVES) -> list[Branch]:

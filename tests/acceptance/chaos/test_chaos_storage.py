@@ -104,8 +104,8 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
     small: SmallDisk | SmallLimit, start: Start, broker: str, tmp_path: Path
 ) -> None:
     rows = write_rows(tmp_path / "vc.csv", SOURCES["vc"].train)
-    options = ("--id", "vc", "--data", str(rows), "--slow", "0.3", "--no-evaluate")
-    agent = partial(start, small.folder, *options, command="agent")
+    options = ("--id", "vc", "--data", str(rows), "--slow", "0.3")
+    agent = partial(start, small.folder, *options, command="agent", environment={"GLASSFLEET_AGENT_EVALUATE": "false"})
     coordinator = start(tmp_path / "coordinator")
     two = {name: SOURCES[name] for name in ("va", "vb")}
     process = agent()

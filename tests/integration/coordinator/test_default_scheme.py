@@ -44,7 +44,7 @@ def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_a
     for number in (1, 2):
         data = vehicle(tmp_path / f"v{number}.csv", number, is_class=is_class)
         processes.start("agent", "--id", f"v{number}", "--data", str(data), *["--labels"] * is_class)
-    learned = processes.call("run", "start", "--run", "r1", "--exact", "--gather-agents", "2", "--wait")
+    learned = processes.call("run", "start", "--run", "r1", "--exact", "--min-agents", "2", "--wait")
     assert learned.returncode == 0, learned.stderr
     page = f"{processes.note('api-url')}/{{}}"
     texts = [

@@ -22,7 +22,7 @@ from lab.fleet import Fleet
 from lab.processes import Process
 from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -53,11 +53,8 @@ class World:
         return json.loads(self.say(*words, "--json"))
 
     def learn(self, depth: int, code: int = 0) -> str:
-        return self.say(
-            "run", "start", "--scheme", "frt", "--model", "m", "--exact", "--param", f"max_depth={depth}",
-            "--param", "min_rows=1",
-            "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
-        )  # fmt: skip
+        wanted = policy_file(self.folder, scheme="frt", parameters={"max_depth": depth, "min_rows": 1})
+        return self.say("run", "start", "--model", "m", "--exact", *wanted, "--min-agents", "3", "--wait", code=code)
 
     def vehicle(self, name: str) -> None:
         """A vehicle as a process, its rows in a file; killed first when it runs."""
@@ -150,7 +147,6 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
     assert world.printed("model", "promote", "m@2")["version"] == 2
-    assert "is current already" in world.say("model", "promote", "m", "2", code=2)  # the former way
     assert "known: m" in world.say("model", "history", "n", code=9)
 
 
@@ -163,21 +159,21 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         world.say("model", "rollback", "m", "--reason", "to try it again")
         everyone = ("--share", "1", "--deadline", "600")
 
-        world.say("model", "rollout", "start", "m", "2", *everyone, "--min-reports", "3")
+        world.say("model", "rollout", "start", "m@2", *everyone, *policy_file(world.folder, min_reports=3))
         eventually(lambda: world.printed("model", "rollout", "status", "m")[0]["reports"] == 2, seconds=20)
         assert world.printed("model", "rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
         assert "paused  (roadworks)" in world.say("model", "rollout", "status", "m")
         assert world.printed("model", "rollout", "resume", "m") == {"phase": "trying"}
-        assert "is being tried already" in world.say("model", "rollout", "start", "m", "2", code=2)
+        assert "is being tried already" in world.say("model", "rollout", "start", "m@2", code=2)
         assert "cannot score it: vb (no test rows)" in world.say("model", "rollout", "status", "m")
         assert world.printed("model", "rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
         assert "under way" in world.say("model", "rollout", "stop", "m", code=9)
 
-        result = world.say("model", "rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
+        much_better = policy_file(world.folder, max_worse=-0.99)
+        result = world.say("model", "rollout", "start", "m@2", *everyone, *much_better, "--wait", code=6)
         assert "too-bad" in result
-        result = world.printed(
-            "model", "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
-        )
+        any_at_all = policy_file(world.folder, max_worse=1, max_worse_share=1)
+        result = world.printed("model", "rollout", "start", "m@2", *everyone, *any_at_all, "--wait")
         assert (result["phase"], result["reports"], result["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
         assert world.printed("model", "history", "m")["current"]["version"] == 2
 
@@ -218,8 +214,8 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
         fleet.until(lambda: all(lines(folder / log) for log in LOGS.values()), cloud)
         agents[2].freeze()  # it has said that it is up, and will answer nothing
         fleet.call(
-            *("run", "start", "--run", "r1", "--scheme", "frt", "--param", "max_depth=2"),
-            *("--min-agents", "2", "--deadline", "2", "--gather-agents", "3"),
+            *("run", "start", "--run", "r1", "--min-agents", "2", "--deadline", "2"),
+            *policy_file(folder, scheme="frt", parameters={"max_depth": 2}, policy={"gather_agents": 3}),
         )
         # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
         fleet.until(lambda: "run-ended" in {each["event"] for each in lines(folder / LOGS["cloud"])}, cloud)

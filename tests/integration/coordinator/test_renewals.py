@@ -99,17 +99,17 @@ def test_fleet_hears_of_a_revocation_though_a_vehicle_renewed_as_often_as_it_cou
     acl = certificate_acl(Topics("fleet"), coordinators=["cloud"])
     broker = MosquittoProcess(tmp_path / "state", identity=ca.identity("broker", "broker"), acl=acl)
     broker.start()
-    small = ("--max-message-bytes", "4096")
+    small = {"GLASSFLEET_MAX_MESSAGE_BYTES": "4096"}
     (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)
     coordinator = CoordinatorProcess(
-        broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0", *small
+        broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0", environment=small
     )
     try:
         data, table = processes.folder / "rows.csv", rows()
         header = ",".join([*table.features, table.target])
         np.savetxt(data, np.column_stack([table.X, table.y]), delimiter=",", header=header, comments="")
         words = ("agent", "--id", "good", "--broker", broker.url, "--identity", str(good), "--data", str(data))
-        processes.start(*words, "--target", table.target, *small)
+        processes.start(*words, "--target", table.target, environment=small)
         eventually(lambda: number_in(load_identity(good).crl) == number_in(ca.authority.crl_pem), "the list came")
         ca.authority.revoke("evil", "stolen")
         (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)

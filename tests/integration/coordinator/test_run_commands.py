@@ -12,7 +12,7 @@ import pytest
 
 from broker.servers.process import free_port
 from console.main import run
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Processes, eventually, policy_file
 
 
 @pytest.mark.slow
@@ -21,9 +21,7 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
 ) -> None:
     port = free_port()
     at = ("--coordinator", f"http://127.0.0.1:{port}")
-    waiting = processes.start(
-        *("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
-    )
+    waiting = processes.start("run", "start", *at, "--run", "r1", "--wait")
     eventually(lambda: waiting.logged().count("no coordinator answers") == 1)
     processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
@@ -63,7 +61,9 @@ def call(running, own_state, monkeypatch, capsys):
 def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call) -> None:
     none = call("model", "report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
-    failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
+    failed = running.call(
+        "run", "start", "--run", "base", *policy_file(running.folder, policy={"gather_timeout": 2}), "--wait"
+    )
     assert failed.returncode == 6
     result, end = failed.stderr.splitlines()
     assert re.search(
@@ -72,7 +72,7 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
         result,
     )
     assert "not-enough-agents" in end
-    assert call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
+    assert call("run", "start", "--run", "other").returncode == 0
 
     ended = call("run", "cancel", "base")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -91,11 +91,11 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
 
 
 def test_run_whose_answers_may_be_too_large_says_so_before_it_begins(running: Processes, call) -> None:
-    features = ",".join(f"x{number}" for number in range(40))
+    features = [f"x{number}" for number in range(40)]
     words = "with 40 inputs an answer may have up to 96 MB where 67 MB can be sent: ask for fewer rules (max_rules)"
     for run_id, rules, is_said in (("usual", 40, False), ("large", 128, True)):
-        asked = ("--run", run_id, "--features", features, "--target", "y", "--param", f"max_rules={rules}")
-        started = call("run", "start", *asked, "--gather-timeout", "300")
+        asked = policy_file(running.folder, features=features, parameters={"max_rules": rules})
+        started = call("run", "start", "--run", run_id, "--target", "y", *asked)
         page = httpx.get(f"{running.note('api-url')}/runs/{run_id}", trust_env=False).text
         shown = [words in started.stderr, words in call("run", "show", run_id).stdout, words in page]
         assert shown == [is_said] * 3
@@ -108,9 +108,9 @@ def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(ru
     (running.folder / "api-token").mkdir()  # unreadable for root, too
     listed = call("run", "list")
     assert (listed.returncode, listed.stderr) == (0, "")
-    refused = call("run", "start", "--gather-timeout", "300", "--run", "r1")
+    refused = call("run", "start", "--run", "r1")
     assert (refused.returncode, "api-token" in refused.stderr) == (2, True)
     assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
-    assert call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+    assert call("run", "start", "--run", "r1", "--token", token).returncode == 0
     (running.folder / "api-token").rmdir()
     (running.folder / "api-token").write_text(token)

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 RUNS = int(os.environ.get("GLASSFLEET_SOAK_RUNS", "200"))
 WARM_UP = RUNS // 4
 KEPT = WARM_UP // 2
+KEEPS = {"RECORDS_DAYS": "0", "KEPT_RUNS": str(KEPT), "RETAINED_VERSIONS": "3"}
 """Ended runs that the coordinator is told to remember: the journal is as large as it gets before the half is over."""
 
 
@@ -36,7 +37,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
     coordinator = CoordinatorProcess(
         broker.url,
         tmp_path / "coordinator",
-        *("--records-days", "0", "--kept-runs", str(KEPT), "--retained-versions", "3"),
+        environment={f"GLASSFLEET_COORDINATOR_{name}": value for name, value in KEEPS.items()},
     )
     memory: list[float] = []
     sizes: list[tuple[int, int]] = []

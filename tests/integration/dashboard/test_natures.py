@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import httpx
@@ -13,9 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from coordinator.http.dashboard.library import LoadedModel
+from glassfleet.explain import ModelView
+from glassfleet.explain.branches import Branch
 from glassfleet.export.formats import export
-from glassfleet.export.svg.branches import Branch
 from glassfleet.model.protocol import Model
 from schemas.messages import Evaluation
 from tests.support import sample_models
@@ -109,16 +108,16 @@ def test_model_is_downloaded_as_the_file_that_the_command_writes(shop: httpx.Cli
     text = text_of(shop, f"/models/{NAMES[kind]}")
     offered = re.findall(rf'href="(/models/{NAMES[kind]}/1/download\?format=(\w+))"', text)
     assert [name for _, name in offered] == {
-        "tree": ["c", "python", "html", "fml"], "fedavg_mlp-numbers": ["c", "python", "html"], "population": ["html"]
+        "tree": ["c", "fml", "svg"], "fedavg_mlp-numbers": ["c"], "population": ["svg"]
     }[kind]  # fmt: skip
     for address, name in offered:
         answer = shop.get(address)
         assert answer.status_code == 200
         assert answer.content == export(model(kind), name, title=f"{NAMES[kind]} v1")
-        suffix = {"c": ".h", "python": ".py", "html": ".html", "fml": ".xml"}[name]
+        suffix = {"c": ".h", "svg": ".svg", "fml": ".xml"}[name]
         assert answer.headers["content-disposition"] == f'attachment; filename="{NAMES[kind]}-v1{suffix}"'
         assert answer.headers["x-content-type-options"] == "nosniff"
-        media = {"c": "text/x-c", "python": "text/x-python", "html": "text/html", "fml": "application/xml"}[name]
+        media = {"c": "text/x-c", "svg": "image/svg+xml", "fml": "application/xml"}[name]
         assert answer.headers["content-type"] == f"{media}; charset=utf-8"
     for wrong in ("png", "json", ""):
         answer = shop.get(f"/models/{NAMES[kind]}/1/download", params={"format": wrong})
@@ -231,7 +230,7 @@ def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
 @pytest.mark.parametrize("kind", ["dp_tree", "dp_tree-text"])
 def test_crisp_tree_is_drawn_as_it_was_learned(kind: str) -> None:
     made = sample_models.model(kind)
-    root = LoadedModel(SimpleNamespace(document=made.to_document()), made).root  # type: ignore[arg-type]
+    root = ModelView(made).root
     assert (root.count, len(root.children)) == (len(made.rules()), 2)
     assert root.support == pytest.approx(sum(rule.support for rule in made.rules()))
     seen = []

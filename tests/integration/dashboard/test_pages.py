@@ -94,6 +94,31 @@ def test_hostile_texts_stay_texts_and_nobody_else_is_asked(there: World, page: P
             expect(page.locator("main")).to_contain_text("<script>document.title=")
 
 
+@pytest.mark.parametrize("name", ["run", "model", "week"])
+def test_report_is_the_page_as_one_file_that_loads_nothing_and_leads_nowhere(
+    there: World, page: Page, tmp_path: Path, name: str
+) -> None:
+    address = {"run": "/runs/evening", "model": "/models/video-quality/2", "week": "/week"}[name]
+    answer = there.api.get(f"{address}/report")
+    assert answer.headers["content-disposition"].startswith("attachment; filename=")
+    assert EVIL not in answer.text
+    file = tmp_path / "report.html"
+    file.write_bytes(answer.content)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    assert asked == [file.as_uri()]
+    assert page.locator("form, script, link, a[href]:not([href^='#']), details:not([open], .folded)").count() == 0
+    if name == "run":  # the run, what attacks read of it, and its model
+        shown = there.api.get("/api/runs/evening").json()
+        assert page.locator("#run-rounds tbody tr").count() == len(shown["rounds"])
+        for part in ("#attacks-h", "#tree-h", "#rules-h", "#scores-h"):
+            expect(page.locator(part)).to_be_visible()
+    assert Axe().run(page).violations_count == 0
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_fleet_page_shows_a_vehicle_that_comes_and_goes_without_a_reload(
     there: World, page: Page, tmp_path: Path
 ) -> None:

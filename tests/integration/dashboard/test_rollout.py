@@ -238,7 +238,8 @@ def _number(cell: Locator) -> float:
 
 def central_of_report(there: World, run: str) -> dict[str, float]:
     """Return the central scores that the report of a run shows, by vehicle."""
-    command = ["-m", "console.main", *f"model report {run} --coordinator {there.base} --format markdown -o -".split()]
+    command = ["-m", "console.main", *f"model report {run} --coordinator {there.base} -o -".split()]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, timeout=120)
-    lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| vehicle-")]
-    return {cells[0]: float(cells[4]) for cells in lines if len(cells) == 5}
+    rows = re.findall(r'<tr role="row"><th[^>]*><a[^>]*>(vehicle-\d+)</a>(.*?)</tr>', done.stdout)
+    central = {agent: re.search(r'data-label="Central">([\d.]+)<', cells) for agent, cells in rows}
+    return {agent: float(cell[1]) for agent, cell in central.items() if cell is not None}

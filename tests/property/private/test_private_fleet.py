@@ -12,9 +12,11 @@ import pytest
 
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
+from coordinator.engine.effects import Group
 from coordinator.engine.pairing import ANNOUNCED
-from coordinator.messages.publisher import Publisher
+from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateAnswers
 from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution, Task
@@ -242,9 +244,9 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
     simulation = fleet(state_dir, NAMES[:12])
     masked, rng = PrivateAnswers.masked, np.random.default_rng(1)
 
-    def noise(self: PrivateAnswers, run: str, *rest: Any) -> ContributionBody:
-        body = masked(self, run, *rest)
-        if self._agent != "v04" or run == "r3":
+    def noise(self: PrivateAnswers, asked: RequestSeen, *rest: Any) -> ContributionBody:
+        body = masked(self, asked, *rest)
+        if self._agent != "v04" or asked.run == "r3":
             return body
         contribution = Contribution.from_value(body.contribution)
         words = rng.integers(-(2**63), 2**63, contribution.sums["masked"].size)
@@ -281,11 +283,11 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
     prepare = Publisher.prepare
 
     def swapped(self: Publisher, effect: OpenRound) -> Any:
-        groups = tuple(
-            replace(group, founders=(_with_other_key(group.founders[0]), *group.founders[1:]))
-            for group in effect.groups
-        )
-        return prepare(self, replace(effect, groups=groups))
+        def spoilt(group: Group) -> Group:
+            founders = [_with_other_key(group.body.founders[0]), *group.body.founders[1:]]
+            return replace(group, body=group.body.model_copy(update={"founders": founders}))
+
+        return prepare(self, replace(effect, groups=tuple(map(spoilt, effect.groups))))
 
     monkeypatch.setattr(Publisher, "prepare", swapped)
     for agent in simulation.agents.values():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.specification.run import RunSpec
-from edge_agent.session.private import PrivateAnswers
+from edge_agent.session.private_files import PrivateFiles
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Next, Task
@@ -198,14 +198,14 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spent: dict[str, float] = {}
-    save = PrivateAnswers._save
+    save = PrivateFiles.save
 
-    def noted(self: PrivateAnswers, run: str, met: Any) -> None:
+    def noted(self: PrivateFiles, run: str, met: Any) -> None:
         save(self, run, met)
         if met.chain is not None:
-            spent[self._agent] = met.chain.spent
+            spent[met.own.agent] = met.chain.spent
 
-    monkeypatch.setattr(PrivateAnswers, "_save", noted)
+    monkeypatch.setattr(PrivateFiles, "save", noted)
     simulation = fleet(state_dir)
     simulation.start_run(spec(parameters={"noise": "aggregate", "epsilon": 200.0, "max_depth": 3}))
     coordinator = simulation.coordinator
@@ -259,7 +259,7 @@ def test_declared_classes_and_categories_are_learned_from_in_private(
 def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_what_to_do(state_dir: Path) -> None:
     simulation = fleet(state_dir)
     for scheme in ("dp_tree", "frbc"):
-        with pytest.raises(UsageError, match="--domain FILE"):
+        with pytest.raises(UsageError, match="in the run's domain"):
             simulation.start_run(spec(scheme, domain=None))
     with pytest.raises(UsageError, match="fedga has no private runs"):
         simulation.start_run(spec("fedga", participation="elastic"))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.engine import pairing
-from coordinator.engine.collecting import shrink
+from coordinator.engine.rounds import shrink
 from coordinator.engine.state import Stored
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.private import chain

@@ -50,7 +50,7 @@ SAYS = {
         "equal: the fleet learned exactly the central model",
         "trips v1",
         "IF ",
-        "trips.py: one Python file",
+        "trips.h: a C99 header",
     ],
     "docs/howto/real-broker.md:broker": ["MQTT 5"],
     "docs/howto/use-the-estimators.md:estimators": ["Good"],

@@ -94,6 +94,10 @@ def _time_plan(text: str, folder: Path) -> None:
     LivePlan.read(str(path))
 
 
+def _policy_toml(text: str, _folder: Path) -> None:
+    RunSpec.from_document(tomllib.loads(text))
+
+
 READERS: dict[str, Callable[[str, Path], None]] = {
     "agent-environment": _environment(agent_config.AgentConfig.load, "AGENT_", id="vehicle-07", data="drive.csv"),
     "agent-toml": _agent_toml,
@@ -101,6 +105,7 @@ READERS: dict[str, Callable[[str, Path], None]] = {
     "entry-point": _entry_point,
     "explain-request": _json(Otherwise.model_validate),
     "memory": _json(Memory.from_document),
+    "policy-toml": _policy_toml,
     "prometheus": _prometheus,
     "rollout-answer": _rollout_answer,
     "rollout-plan": _json(RolloutPlan.model_validate),

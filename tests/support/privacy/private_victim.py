@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.engine.pairing import ANNOUNCED
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet.contract import catalogue
@@ -41,6 +42,10 @@ def keys_task(terms: Terms) -> Task:
     return Task(PRIVATE, "keys", terms.to_value(), terms.nonce)
 
 
+def seen(run: str, request: Request) -> RequestSeen:
+    return RequestSeen(run, request, Task.from_value(request.task))
+
+
 class Victim:
     """A vehicle's private runs as its agent has them, and the coordinator's side of asking it."""
 
@@ -67,17 +72,18 @@ class Victim:
 
     def frozen(self, run: str, request: Request) -> Snapshot:
         """Return the rows that a request is answered from, once it is checked, as the agent does it."""
+        asked = seen(run, request)
         self.private.heard(run)
-        self.private.choose(run, request)
-        rows = self.private.rows(run, request, self.data)
+        self.private.choose(asked)
+        rows = self.private.rows(asked, self.data)
         snapshot = self.snapshots.of_run(run, rows)
-        self.private.check(run, request, snapshot, rows)
+        self.private.check(asked, snapshot, rows)
         return snapshot
 
     def announce(self, terms: Terms) -> ContributionBody:
         task = keys_task(terms)
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
-        return self.private.announce(terms.run, task.digest, task, self.frozen(terms.run, request))
+        return self.private.announce(seen(terms.run, request), self.frozen(terms.run, request))
 
     def founders(self, terms: Terms, own: ContributionBody, absent: int = 0, renewed: int = 0) -> list[bytes]:
         """Messages of the group's founders: `absent` of the others not among them, and the last few with new rows."""
@@ -136,10 +142,11 @@ class Victim:
         return Request(task=task.to_value(), task_digest=group.question, remaining=1.0, private=[group])
 
     def answer(self, terms: Terms, request: Request, contribution: Contribution | None = None) -> ContributionBody:
-        run, task, snapshot = terms.run, Task.from_value(request.task), self.frozen(terms.run, request)
+        asked, snapshot = seen(terms.run, request), self.frozen(terms.run, request)
+        task = asked.task
         scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
         given = contribution or scheme.client.contribute(task, snapshot.data, np.random.default_rng(0))
-        return self.private.masked(run, request, snapshot, given)
+        return self.private.masked(asked, snapshot, given)
 
     def met(self) -> tuple[Terms, list[bytes]]:
         """Announce itself in run r1; return its terms and the founders' messages."""

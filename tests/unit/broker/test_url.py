@@ -97,7 +97,7 @@ def test_every_process_refuses_plain_mqtt_to_another_machine(tmp_path):
     lines = [
         "broker tap --count 1",
         "model list",
-        "coordinator --no-api",
+        "coordinator",
         f"agent --id v --data {tmp_path / 'rows.csv'}",
     ]
     # In a process of their own: services set up logging for the whole process.

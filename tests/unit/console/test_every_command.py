@@ -199,7 +199,7 @@ COMPLETED = {
     "lab da": {"datasets"},
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
-    "run start --scheme tree": {"tree"},
+    "demo --scheme tree": {"tree"},
     "demo --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))
@@ -247,7 +247,7 @@ def test_shell_completes_commands_and_options_when_the_script_is_sourced(shell: 
 
 
 @pytest.mark.parametrize("streams", ["stdout", "both"])
-@pytest.mark.parametrize("words", [["--completion", "bash"], ["model", "rules", "--file", "nofile"], ["--help"]])
+@pytest.mark.parametrize("words", [["--completion", "bash"], ["model", "rules", "nofile.json"], ["--help"]])
 def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], streams: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -259,7 +259,7 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
         check=False,
     )
     os.close(writing)
-    is_fault = "nofile" in words
+    is_fault = "nofile.json" in words
     assert done.returncode == (10 if is_fault and streams == "stdout" else 141)
     assert "Traceback" not in (done.stderr or "")
     assert "Exception ignored" not in (done.stderr or "")

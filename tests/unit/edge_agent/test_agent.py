@@ -17,7 +17,7 @@ import structlog
 
 from edge_agent.config import SHARED, AgentConfig
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.messages.presence import HEAD_EVERY, Presence
+from edge_agent.presence import HEAD_EVERY, Presence
 from edge_agent.runner import make_agent
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task

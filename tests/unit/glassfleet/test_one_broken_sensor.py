@@ -26,6 +26,7 @@ from glassfleet.evaluation.scores import SCORES
 from glassfleet.numerics.grids import Grid
 from schemas import codec
 from schemas.documents import document_digest
+from schemas.messages import ContributionBody
 from tests.support.engine_bench import Play
 from tests.support.sample_models import search
 
@@ -136,7 +137,7 @@ class Drive(Play):
     @property
     def reasons(self) -> dict[str, str]:
         """Why answers were rejected, by vehicle."""
-        return {each.agent: each.reason for each in self.of(SendReceipt) if each.outcome == "rejected"}
+        return {each.agent: each.receipt.reason for each in self.of(SendReceipt) if each.receipt.outcome == "rejected"}
 
     def _answer(self, name: str, task: Task) -> Answer:
         data = drawn_for(task, self.vehicles[name])
@@ -150,8 +151,11 @@ class Drive(Play):
         )
         if times > 1 and task.scheme == "domain":
             answer = replace(answer, sums={key: answer.sums[key] for key in ("counts", "outside")})
-        value = answer.to_value()  # of condensed rows, some are left out; what an agent says that it has are all
-        return Answer.of(0.0, name, task.digest, rows=data.rows * times, data_digest="d" * 64, contribution=value)
+        # Of condensed rows, some are left out; what an agent says that it has are all.
+        body = ContributionBody(
+            task_digest=task.digest, rows=data.rows * times, data_digest="d" * 64, contribution=answer.to_value()
+        )
+        return Answer.of(0.0, name, body)
 
 
 def a_run(vehicles: list[Dataset], **how: Any) -> Drive:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas import limits, parts
+from schemas import envelope as parts
+from schemas import limits
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import ContributionBody, Manifest, Part, Request

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from console.main import run
 from console.run.quorum import could_be_private, quorum_lines
 from console.run.runs import _check_end
-from console.run.runspec import plan_of
+from console.run.specification import document_of
 from coordinator.http.api import ApiServer
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, RunFailedError, UsageError
@@ -77,18 +77,16 @@ def test_model_that_became_current_is_none(candidate: int | None) -> None:
     _check_end(api(candidate), STATUS, None, 0.0)
 
 
-def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_meant(tmp_path: Path) -> None:
-    shares = {"0.2": [0.2, 0.5, 1.0], "0.5": [0.5, 1.0], "1": [1.0]}
-    assert {text: plan_of(text)["stages"] for text in shares} == shares
+def test_policy_file_is_toml_or_json_and_refused_when_it_cannot_be_meant(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"stages": [0.1, 1.0], "deadline": 60}')
     (tmp_path / "plan.toml").write_text("stages = [0.1, 1.0]\ndeadline = 60\n")
-    result = [RolloutPlan.from_document(plan_of(str(tmp_path / f"plan.{kind}"))) for kind in ("json", "toml")]
+    result = [RolloutPlan.from_document(document_of(tmp_path / f"plan.{kind}", "policy")) for kind in ("json", "toml")]
     assert result == [RolloutPlan(stages=(0.1, 1.0), deadline=60.0)] * 2
     with pytest.raises(GlassfleetError, match="missing"):
-        plan_of(str(tmp_path / "missing.json"))
+        document_of(tmp_path / "missing.json", "policy")
     (tmp_path / "plan.json").write_text("[0.1]")
-    with pytest.raises(UsageError, match="JSON object"):
-        plan_of(str(tmp_path / "plan.json"))
+    with pytest.raises(UsageError, match="object of JSON"):
+        document_of(tmp_path / "plan.json", "policy")
     for name, value in {"stages": [0.5, 0.2], "min_reports": 1.5, "deadline": 0, "patience": 1}.items():
         with pytest.raises(UsageError, match=name):
             RolloutPlan.from_document({name: value})

@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 
 from console.main import run
-from console.model.export import _audit_of
 from coordinator.engine import Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
-from coordinator.runs.records import entry_of
+from coordinator.runs.transaction import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
 from glassfleet.audit.saved import place_of
 from schemas import codec
-from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 from tests.support.agent_bench import write_rows
 from tests.support.private_bench import PrivateStage, rows_of
@@ -138,11 +136,6 @@ def test_saved_report_has_counts_and_no_vehicle(there: Path, capsys: pytest.Capt
     saved = json.loads((there / place_of("open")).read_text())
     assert [line["read"] for line in saved["lines"]] == [line["read"] for line in whole["lines"]]
     assert not any(agent in json.dumps(saved) for agent in AGENTS)
-    path = there / place_of("open")
-    assert _audit_of("open", path)["lines"][0]["attack"] == whole["lines"][0]["attack"]
-    for run_id, file in (("hidden", path), ("open", there / "nosuch")):
-        with pytest.raises(UsageError, match="--leakage"):
-            _audit_of(run_id, file)
     assert audit(there, "--scheme", "frt", "--save", "--data", str(there / "data")) == 2
     assert "--save goes with RUN" in capsys.readouterr().err
 

@@ -9,12 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.engine import Checkpoint, checkpoint
-from coordinator.engine.events import from_value
 from coordinator.engine.state import RunState
 from coordinator.journal.port import CHECKPOINT
-from coordinator.runs import records
+from coordinator.runs import transaction
 from coordinator.runs.transcript import transcript_of
-from schemas import codec
 from schemas.errors import StorageError
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
@@ -89,7 +87,7 @@ def test_answers_to_closed_rounds_are_told_as_what_they_are_after_a_checkpoint_a
 
 
 def test_run_keeps_its_answers_when_its_state_is_too_large_for_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_DECODED_BYTES", 500)
+    monkeypatch.setattr(transaction, "MAX_DECODED_BYTES", 500)
     fleet = elastic("a", "b")
     with capture_logs() as logs:
         fleet.answer("a", "b")
@@ -101,24 +99,9 @@ def test_run_keeps_its_answers_when_its_scheme_remembers_what_cannot_be_written_
     play = Play(toy_spec(participation="elastic"))
     play.answer("a", "b", "c")
     state = play.state
-    assert records.begun_anew(TOY_ENGINE, state, 0.0) is not None
+    assert transaction.begun_anew(TOY_ENGINE, state, 0.0) is not None
     object.__setattr__(state.levels[-1], "state", {"odd": float("nan")})
-    assert records.begun_anew(TOY_ENGINE, state, 0.0) is None
-
-
-def test_run_that_cannot_be_followed_says_so_when_another_version_wrote_its_state() -> None:
-    fleet = elastic("a", "b")
-    fleet.answer("a", "b")
-    (entry,) = fleet.journal.content.entries
-    event = from_value(codec.decode(entry.body))
-    assert isinstance(event, Checkpoint)
-    odd = Checkpoint(event.at, event.spec, event.agents, {**event.state, "format": 2})
-    fleet.journal.content.entries[:] = [records.entry_of("r1", odd, 0.0)]
-    fleet.crash()
-    document = fleet.core.runs.document("r1")
-    assert document["state"] == "suspended"
-    assert document["spec"]["scheme"] == "toy"
-    assert "a checkpoint of format 2; this version reads format 1" in document["reason"]
+    assert transaction.begun_anew(TOY_ENGINE, state, 0.0) is None
 
 
 def test_audit_says_that_the_answers_are_gone() -> None:

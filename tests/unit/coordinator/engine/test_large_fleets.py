@@ -15,17 +15,19 @@ import numpy as np
 import pytest
 from immutables import Map
 
-from coordinator.engine import AgentDown, AgentUp, Engine, Refused
-from coordinator.engine.packing import LONG, SIDE_BY_SIDE, Packed, kept, packed
+from coordinator.engine import AgentDown, AgentUp, Answer, Engine, Refused
+from coordinator.engine.answers import LONG, kept
+from coordinator.engine.packing import SIDE_BY_SIDE, Packed, packed
 from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
-from coordinator.runs.records import entry_of, fold
+from coordinator.runs.transaction import entry_of, fold
 from coordinator.runs.view import run_document, run_head
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
 from glassfleet.contract.messages import Contribution
 from glassfleet.data.dataset import Dataset
 from glassfleet.evaluation.scores import SCORES
+from schemas.messages import ContributionBody
 from tests.support.coordinator_bench import Fleet, TornDisk
 from tests.support.engine_bench import OFFER, Play, answer_event, toy_spec
 
@@ -145,7 +147,8 @@ def test_answers_of_rounds_that_are_never_replayed_are_let_go(participation: str
             one = summed(task, data, data) if task.scheme == SCORES.name else None
             given = answer(task, data, bytes(32)) if one is None else {"rows": one.rows, "contribution": one.to_value()}
             event = answer_event(play.at, agent, task)
-            play.send(type(event).of(play.at, agent, task.digest, data_digest=event.data_digest, **given))
+            body = ContributionBody(task_digest=task.digest, data_digest=event.data_digest, **given)
+            play.send(Answer.of(play.at, agent, body))
             if play.is_over() or play.task is not task:
                 break
             assert play.state.store[task.digest][agent].contribution is not None

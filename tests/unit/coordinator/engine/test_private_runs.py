@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from coordinator.engine import Engine, Refused, pairing
-from coordinator.engine.collecting import Privately
+from coordinator.engine.asking import waiting
 from coordinator.engine.effects import OpenRound
-from coordinator.engine.waiting import waiting
+from coordinator.engine.learning import Privately
 from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError
@@ -53,7 +53,7 @@ def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
 @pytest.mark.parametrize("private", [None, {}])
 def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
     document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
-    with pytest.raises(UsageError, match="--support"):
+    with pytest.raises(UsageError, match=r"private\.support|support = 0"):
         RunSpec.from_document(document)
 
 
@@ -105,7 +105,7 @@ def test_run_that_asks_for_more_company_than_there_are_vehicles_ends_by_name_wit
     stage = PrivateStage(AGENTS[:up], **QUICK, private={"company": 13}, policy=policy)
     stage.finish(*AGENTS[:12])
     assert stage.reason.startswith(f"too-few-for-privacy: {text}")
-    assert "the run has --floor 8 and --company 13" in stage.reason
+    assert "the run has floor 8 and company 13" in stage.reason
 
 
 def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:

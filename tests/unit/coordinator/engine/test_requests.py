@@ -12,13 +12,12 @@ from broker.port import Link
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Engine, OpenRound, asking, learning
-from coordinator.engine.collecting import Openly
-from coordinator.engine.effects import MOST_NAMED, envelope_of
-from coordinator.engine.events import Start
-from coordinator.engine.state import Offer, Stored
+from coordinator.engine.events import Offer, Start
+from coordinator.engine.learning import Openly
+from coordinator.engine.state import Stored
 from coordinator.main import assemble
 from coordinator.specification.run import RunSpec
-from edge_agent.messages.decoder import request_seen
+from edge_agent.messages import request_seen
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
@@ -26,9 +25,8 @@ from glassfleet.data.lags import Memory
 from glassfleet.private.groups import place
 from lab.protocols.paper import pooled_domain
 from schemas.codec import decode, encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_blobs
 from schemas.messages import PrivateGroup, Request
-from schemas.parts import frames_for_blobs
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
@@ -53,19 +51,15 @@ def test_nonce_reaches_every_level_and_the_vehicle():
     request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
     wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
     seen = request_seen(wire)
-    assert Task.from_value(seen.request.task).digest == task.digest
-
-
-FORMER_FIELDS = {"task", "task_digest", "remaining", "asked", "private"}
-"""What vehicles of former software know: they refuse a request with any other field."""
+    assert seen.task.digest == task.digest
 
 
 def size_of(request: OpenRound) -> int:
-    return len(envelope_of(request, "fleet", 1.0).to_bytes())
+    return len(request.envelope("fleet").to_bytes())
 
 
-def body_of(request: OpenRound) -> Request:
-    body = envelope_of(request, "fleet", 1.0).body
+def body_of(request: OpenRound, piece: int | None = None) -> Request:
+    body = request.envelope("fleet", piece=piece).body
     assert isinstance(body, Request)
     return body
 
@@ -101,45 +95,17 @@ def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
     assert sum(each.request_bytes for each in rounds) == sum(map(size_of, large.requests)), "and it is recorded"
 
 
-@pytest.mark.parametrize(
-    ("vehicles", "spec"),
-    [
-        (130, {}),
-        (130, {"participation": "elastic"}),
-        (130, {"participation": "elastic", "policy": {"sample": 20}}),
-        (40, {"without": ["v00001"]}),
-    ],
-)
-def test_vehicles_of_former_software_can_read_every_request_unless_many_but_not_all_are_asked(
-    vehicles: int, spec: dict[str, Any]
-) -> None:
-    play = played(vehicles, spec)
-    assert all(set(body_of(request).model_dump()) <= FORMER_FIELDS for request in play.requests)
-
-
-@pytest.mark.parametrize("vehicles", [20, 200])
-def test_request_never_asks_who_is_left_out(vehicles: int) -> None:
-    play = played(vehicles, {"without": ["v00001"], "policy": {"sample": 0.8}})
-    assert len(play.requests) > 3
-    for request in map(body_of, play.requests):
-        assert "v00001" not in (request.asked or ())
-        assert request.asked is not None or request.without == ["v00001"]
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> None:
     agents = tuple(f"v{number:05d}" for number in range(500))
-    for sampled in (MOST_NAMED, MOST_NAMED + 1, 250):
-        request = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents).requests[0]
-        body, drawn = body_of(request), request.asked
-        assert drawn is not None
-        assert len(drawn) == sampled
-        if sampled <= MOST_NAMED:
-            assert (body.asked, body.sample) == (list(drawn), None)
-        else:
-            assert body.asked is None
-            assert body.sample is not None
-            assert tuple(filter(body.sample.asks, agents)) == drawn
+    for sampled in (1, 2, 250):
+        play = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents)
+        body = play.requests[0].request
+        assert play.state.open is not None
+        assert len(play.state.open.asked) == sampled
+        assert body.asked is None
+        assert body.sample is not None
+        assert tuple(filter(body.sample.asks, agents)) == play.state.open.asked
 
 
 def test_private_request_tells_a_group_once_who_is_in_it() -> None:
@@ -161,8 +127,8 @@ def test_private_request_names_the_members_of_a_group_again_when_some_are_lost()
     stage = PrivateStage(agents)
     stage.finish(*agents, leaves=dict.fromkeys(agents[:3], 4))
     stage.check_end()
-    named = [bool(group.members) for request in stage.requests for group in request.groups]
-    result = [bool(group.founders) for request in stage.requests for group in request.groups]
+    named = [bool(group.body.members) for request in stage.requests for group in request.groups]
+    result = [bool(group.body.founders) for request in stage.requests for group in request.groups]
     assert sum(named) == 2, "as founders, and as those who are left"
     assert sum(result) == 1
 
@@ -205,15 +171,13 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(
     vehicles: int, piece: int, sizes: tuple[int, ...], found: int
 ) -> None:
     _, request = first_question(vehicles, *sizes)
-    body = envelope_of(request, "fleet", 1.0, piece).body
-    assert isinstance(body, Request)
-    rosters = body.rosters
+    rosters = body_of(request, piece).rosters
     assert rosters is not None
     cut = {each.digest: each for each in rosters.manifests()}
     assert len(cut) == len(request.groups)
     for group in request.groups:
         frames = frames_for_blobs(group.packed, Topics("fleet"), piece)
-        for agent in group.members:
+        for agent in group.body.members:
             roster = rosters.of(place(group.edition.roster.terms, group.edition.roster.by_id[agent]))
             assert roster is not None
             store = BlobStore(Topics("fleet"))
@@ -222,7 +186,7 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(
             assert content is not None
             assert agent in PrivateGroup.model_validate(decode(content)).members
     assert rosters.of(2**48 - 1) is None
-    assert sorted(agent for group in request.groups for agent in group.members) == [
+    assert sorted(agent for group in request.groups for agent in group.body.members) == [
         f"v{number:04d}" for number in range(vehicles)
     ]
     assert max(len(group.lasts) for group in request.groups) == found

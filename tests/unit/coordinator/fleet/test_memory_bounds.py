@@ -13,7 +13,6 @@ from broker.port import Message
 from coordinator.config import FleetLimits
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import BIRTHS_BURST, Fleet
-from coordinator.messages.decoder import Birth
 from coordinator.process.queue import EventQueue
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Body, Evaluation, Part
@@ -74,10 +73,8 @@ def held_back() -> Callable[[], int]:
             fleet.up(agent, AgentState(status="up", incarnation=str(change)))
 
     def act() -> int:
-        for agent, payload in arriving:
-            body = taken(payload).body
-            assert isinstance(body, AgentState)
-            assert arrivals.event_of(Birth(agent, body), 0.0) is None
+        for _, payload in arriving:
+            assert arrivals.event_of(taken(payload), 0.0) is None
         return fleet.held
 
     return act

@@ -9,7 +9,7 @@ import pytest
 from coordinator.config import FleetLimits
 from coordinator.fleet.differences import far_out, in_lines
 from coordinator.fleet.leadership import QUIET, Election
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
 from tests.support.coordinator_bench import TOPICS, Fleet

@@ -352,11 +352,11 @@ def save(folder: Path, text: str) -> None:
 
 def test_report_that_was_saved_is_shown_without_names_of_vehicles(tmp_path: Path) -> None:
     dashboard = dashboard_of(tmp_path)
-    assert dashboard._leakage_report("r1") == (None, "")
+    assert dashboard.leakage_values("r1") == {"found": None, "fault": ""}
     save(tmp_path, json.dumps(REPORT))
-    result, fault = dashboard._leakage_report("r1")
-    assert fault == ""
-    assert result is not None
+    values = dashboard.leakage_values("r1")
+    assert values["fault"] == ""
+    result = values["found"]
     assert result["lines"][0]["read"] == 30
     assert "vehicle-01" not in json.dumps(result)
 

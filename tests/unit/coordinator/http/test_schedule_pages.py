@@ -118,4 +118,3 @@ def test_commands_say_what_the_coordinator_says(
     assert printed("remove", "days") == "days removed\n"
     assert "no schedule 'days'; known: nightly" in printed("show", "days", code=9)
     assert "--last 'week'" in printed("add", "days", "--at", "0 2 * * *", "--last", "week", code=2)
-    assert "--time goes with --last" in printed("add", "days", "--at", "0 2 * * *", "--time", "t", code=2)

@@ -11,14 +11,13 @@ import pytest
 from broker.port import Message
 from coordinator.engine import AgentDown, AgentUp, Answer, Offer, RunState, asking, gives_up_at, waiting
 from coordinator.engine.events import to_value
-from coordinator.messages.decoder import Decoder, ForRun
-from coordinator.runs.records import entry_of
+from coordinator.messages import Decoder
+from coordinator.runs.transaction import entry_of
 from glassfleet.contract.messages import Contribution
 from schemas.codec import digest_of, encode
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_contribution
 from schemas.errors import StorageError
 from schemas.messages import AgentState, ContributionBody
-from schemas.parts import frames_for_contribution
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import OFFER, Play, central, toy_spec
 
@@ -47,9 +46,9 @@ def test_an_answer_has_one_digest_and_one_record_in_one_message_and_in_parts() -
     for limit in (10_000, 4_096):
         for frame in frames_for_contribution(envelope, TOPICS, limit):
             decoded = decoder.decode(Message(*frame), 1.0)
-        assert isinstance(decoded, ForRun)
-        assert isinstance(decoded.event, Answer)
-        seen.append(replace(decoded.event, size=0))
+        assert isinstance(decoded, tuple)
+        assert isinstance(decoded[1], Answer)
+        seen.append(replace(decoded[1], size=0))
     for event in seen:
         assert event.answer_digest == digest_of({"rows": 3, "data": "1" * 64, "contribution": contribution})
         assert entry_of("r1", event, 0.0).body == encode(to_value(seen[0]))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from console.vehicle.importing import import_
-from edge_agent.messages.presence import kinds_of
+from edge_agent.presence import kinds_of
 from edge_agent.sources import read_source
 from tests.support.vehicle.recordings import DBC, engine, message, mf4, write_log
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from coordinator.messages.publisher import birth
+from coordinator.messages import birth
 from edge_agent.agent import Agent
 from edge_agent.models.evaluation import Evaluator, root_mean_square
 from edge_agent.sources import Source
@@ -19,10 +19,9 @@ from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.evaluation.paired import difference
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_model
 from schemas.errors import DataError, StorageError
 from schemas.messages import Evaluation, Former, ModelPointer, Trial
-from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trial import ALL

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.session.allowance import OTHER, Allowance, Monthly, OverBudgetError, read
+from edge_agent.session.accounts import OTHER, Allowance, Monthly, OverBudgetError, spent
 
 NOON = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC).timestamp()
 DAY = 86400.0
@@ -32,7 +32,7 @@ def test_allowance_counts_over_a_kill_and_begins_anew_with_the_month(tmp_path: P
     clock.now -= 2 * DAY  # a clock that jumps back finds what was spent
     assert again.why_not(OTHER).startswith("over-budget: ")
     again.close()
-    assert read(path) == [{"month": "2026-11", "megabytes": 2.2, "seconds": 3.0}]
+    assert spent(path) == [{"month": "2026-11", "megabytes": 2.2, "seconds": 3.0}]
 
 
 @pytest.mark.parametrize(("limits", "word"), [(Monthly(megabytes=1.0), "MB"), (Monthly(seconds=10.0), "seconds")])

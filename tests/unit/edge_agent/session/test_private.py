@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from click.testing import CliRunner
 from console.main import cli
 from coordinator.engine import OpenRound
 from coordinator.engine.pairing import ANNOUNCED
-from edge_agent.session.disclosures import NAME, Disclosures, numbers_in, read
+from edge_agent.session.accounts import TOLD, Disclosures, numbers_in, told
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateAnswers
 from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
@@ -23,10 +25,9 @@ from glassfleet.contract.messages import Contribution
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
 from schemas import codec
-from schemas.envelope import Envelope
+from schemas.envelope import Envelope, frames_for_request
 from schemas.errors import DataError, StorageError
-from schemas.messages import ContributionBody, Request
-from schemas.parts import frames_for_request
+from schemas.messages import ContributionBody
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
 from tests.support.privacy.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
@@ -37,9 +38,10 @@ TOPICS = Topics("fleet")
 LIMITS = Limits(least_rows=1)
 
 
-def request_of(asked: OpenRound) -> Request:
+def request_of(asked: OpenRound) -> RequestSeen:
     groups = [each.body for each in asked.groups] or None
-    return Request(task=asked.task.to_value(), task_digest=asked.task_digest, remaining=1.0, private=groups)
+    request = asked.request.model_copy(update={"private": groups})
+    return RequestSeen(asked.run, request, asked.task)
 
 
 class OneVehicle:
@@ -70,14 +72,14 @@ class OneVehicle:
         asked = asked or self.stage.requests[-1]
         request = request_of(asked)
         self.private.heard(self.run)
-        self.private.choose(self.run, request)
-        rows = self.private.rows(self.run, request, rows_of("v00"))
+        self.private.choose(request)
+        rows = self.private.rows(request, rows_of("v00"))
         snapshot = self.snapshots.of_run(self.run, rows)
-        self.private.check(self.run, request, snapshot, rows)
+        self.private.check(request, snapshot, rows)
         if asked.phase == "pairing":
-            return self.private.announce(self.run, asked.task_digest, asked.task, snapshot)
+            return self.private.announce(request, snapshot)
         given = scheme_of(asked.task).client.contribute(asked.task, snapshot.data, None)
-        return self.private.masked(self.run, request, snapshot, given)
+        return self.private.masked(request, snapshot, given)
 
     def give(self, body: ContributionBody) -> None:
         """Hand an answer to the coordinator; the message of an announcement is what the others will read."""
@@ -172,7 +174,7 @@ def test_key_without_its_rows_is_refused_when_the_rows_are_others_now(vehicle: O
     snapshot = vehicle.snapshots.of_run("r1", rows_of("v01"))
     refuses(
         "not-member",
-        lambda: vehicle.private.check("r1", request_of(vehicle.stage.requests[-1]), snapshot, rows_of("v01")),
+        lambda: vehicle.private.check(request_of(vehicle.stage.requests[-1]), snapshot, rows_of("v01")),
     )
 
 
@@ -212,7 +214,7 @@ def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_oth
     vehicle.pair()
     while vehicle.stage.phase != "finished":
         vehicle.give(vehicle.respond())
-        [noted] = vehicle.private._ledger().answered
+        [noted] = vehicle.private.files.ledger().answered
         assert np.array_equal(noted.rows.training, training)
         assert np.array_equal(noted.rows.tests, tests)
         vehicle.stage.answer(*AGENTS[1:])
@@ -221,8 +223,9 @@ def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_oth
 
 def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:
     vehicle.pair()
-    asked = request_of(vehicle.stage.requests[-1]).model_copy(update={"private": None})
-    refuses("not-private", lambda: vehicle.private.choose("r1", asked))
+    asked = request_of(vehicle.stage.requests[-1])
+    openly = replace(asked, request=asked.request.model_copy(update={"private": None}))
+    refuses("not-private", lambda: vehicle.private.choose(openly))
 
 
 def test_vehicle_with_few_rows_is_no_company_for_others(tmp_path: Path) -> None:
@@ -304,15 +307,15 @@ def test_a_vehicle_that_is_let_in_again_on_its_standing_connection_takes_part_in
 
 def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is_kept(tmp_path: Path) -> None:
     times = iter([10.0, 20.0, 30.0, 40.0])
-    result = Disclosures(tmp_path / NAME, lambda: next(times))
+    result = Disclosures(tmp_path / TOLD, lambda: next(times))
     result.note("r1", "private", 0, {"floor": 8, "company": 3}, ())
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b", "c"))
     result.close()
-    result = Disclosures(tmp_path / NAME, lambda: next(times))
+    result = Disclosures(tmp_path / TOLD, lambda: next(times))
     result.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
     result.note("r2", "tree", 7, None, ())
     result.close()
-    first, second = read(tmp_path / NAME)
+    first, second = told(tmp_path / TOLD)
     assert (first["scheme"], first["answers"], first["numbers"], first["members"]) == ("frt", 3, 105, ["a", "b"])
     assert (first["began"], first["last"]) == (10.0, 30.0)
     assert second["protection"] == {}
@@ -326,7 +329,7 @@ def test_numbers_are_those_of_sums_and_of_what_is_no_sum() -> None:
 def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "agents" / "fleet" / "a"
     folder.mkdir(parents=True)
-    result = Disclosures(folder / NAME, lambda: 0.0)
+    result = Disclosures(folder / TOLD, lambda: 0.0)
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
     result.note("r2", "tree", 7, None, ())
     result.close()
@@ -342,6 +345,6 @@ def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> N
 
 
 def test_a_damaged_ledger_is_told_by_name(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"no database" * 100)
+    (tmp_path / TOLD).write_bytes(b"no database" * 100)
     with pytest.raises(StorageError, match="what this vehicle has told"):
-        read(tmp_path / NAME)
+        told(tmp_path / TOLD)

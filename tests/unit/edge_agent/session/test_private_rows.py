@@ -18,7 +18,7 @@ from glassfleet.private.groups import Terms
 from glassfleet.private.ledger import Limits
 from schemas import codec
 from schemas.messages import ContributionBody, Request
-from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, terms_of
+from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, seen, terms_of
 
 TESTS, MORE_TESTS = dataset(9, rows=10), dataset(10, rows=40)
 
@@ -65,7 +65,7 @@ def run(victim: Victim, number: int, *, renews: bool = False) -> dict[str, Any]:
 
 
 def test_run_is_answered_from_the_rows_of_the_last_one_where_few_came_or_went(victim: Victim) -> None:
-    before = victim.private._ledger().answered[-1]
+    before = victim.private.files.ledger().answered[-1]
     victim.data = FEW
     for number in (2, 3):
         terms, request, own = asked(victim, number, renews=True)
@@ -73,7 +73,7 @@ def test_run_is_answered_from_the_rows_of_the_last_one_where_few_came_or_went(vi
         snapshot = victim.frozen(terms.run, request)
         assert np.array_equal(snapshot.data.X, ALL.X)
         victim.answer(terms, request)
-        after = victim.private._ledger().answered[-1]
+        after = victim.private.files.ledger().answered[-1]
         assert after.rows.equals(before.rows)
         assert (after.era, after.anchor, own["anchor"]) == (before.era, before.anchor, before.anchor)
         victim.end(terms.run)
@@ -85,7 +85,7 @@ def test_run_is_answered_from_the_rows_of_the_last_one_where_few_came_or_went(vi
 def test_enough_new_rows_are_offered_and_taken_where_the_group_renews(
     victim: Victim, change: str, renews: bool
 ) -> None:
-    first = victim.private._ledger().answered[-1]
+    first = victim.private.files.ledger().answered[-1]
     new_data = victim.data = ALL if change == "test rows" else MANY
     new_tests = victim.tests = TESTS if change == "training rows" else pool([TESTS, MORE_TESTS])
     terms, request, own = asked(victim, 2, renews)
@@ -98,7 +98,7 @@ def test_enough_new_rows_are_offered_and_taken_where_the_group_renews(
     assert np.array_equal(snapshot.data.X, (new_data if renews else ALL).X)
     assert np.array_equal(victim.snapshots.tests_of_run("r2", TESTS).X, (new_tests if renews else TESTS).X)
     victim.answer(terms, request)
-    noted = victim.private._ledger().answered[-1]
+    noted = victim.private.files.ledger().answered[-1]
     assert noted.rows.equals(first.rows) != renews
     victim.end("r2")
     victim.restart()
@@ -126,7 +126,7 @@ def test_vehicle_that_is_killed_while_it_takes_new_rows_answers_from_these(victi
     if moment == "between":
         (folder / "new-test.npz").replace(folder / "test.npz")
     elif moment == "taken":
-        victim.private.rows("r2", request, victim.data)
+        victim.private.rows(seen("r2", request), victim.data)
     victim.restart()
     victim.data, victim.tests = dataset(2), dataset(3)
     given = FRT.client.contribute(first_task(terms, seed=2), MANY, np.random.default_rng(0))
@@ -148,9 +148,9 @@ def test_few_new_rows_are_refused_where_those_of_the_last_run_are_gone(victim: V
         victim.end("r2")
         shutil.rmtree(victim.folder / "runs")
         victim.restart()
-        ledger = victim.private._ledger()
+        ledger = victim.private.files.ledger()
         assert ledger.open is None
-        victim.private._save_ledger(type(ledger)(ledger.answered))
+        victim.private.files.save_ledger(type(ledger)(ledger.answered))
 
 
 @pytest.mark.parametrize(("moved", "is_offered"), [(3, False), (40, True)])
@@ -217,7 +217,7 @@ def test_runs_over_rows_that_are_gone_are_not_counted(victim: Victim) -> None:
     victim.data, victim.tests = dataset(50), dataset(51)
     own = announced(victim, 20)[2]
     assert (own["left"], own["anchor"], own["totals"]) == (Limits().runs, "", [])
-    assert [each.nonce for each in victim.private._ledger().answered] == ["n1", "n2", "n3", "n4"]
+    assert [each.nonce for each in victim.private.files.ledger().answered] == ["n1", "n2", "n3", "n4"]
     victim.end("r20")
     victim.data, victim.tests = ALL, TESTS  # the source is switched back
     with pytest.raises(PrivacyError, match=r"^too-many-runs: "):
@@ -225,7 +225,7 @@ def test_runs_over_rows_that_are_gone_are_not_counted(victim: Victim) -> None:
 
 
 def test_source_that_is_switched_to_other_rows_and_back_is_known_again(victim: Victim) -> None:
-    first = victim.private._ledger().answered[-1]
+    first = victim.private.files.ledger().answered[-1]
     victim.data, victim.tests = dataset(50), dataset(51)
     assert run(victim, 2)["totals"] == []
     victim.data, victim.tests = ALL, TESTS

@@ -1,6 +1,6 @@
 """What a vehicle lets out of itself in private runs, whatever coordinator and broker ask: its files and rules together.
 
-The coordinator here plays several honest vehicles' `PrivateRuns` against a hostile one's wishes; what a vehicle does
+The coordinator here plays several honest vehicles' `PrivateAnswers` against a hostile one's wishes; what a vehicle does
 not answer cannot be added up.
 """
 
@@ -30,6 +30,7 @@ from tests.support.privacy.private_victim import (
     domain_task,
     first_task,
     keys_task,
+    seen,
     terms_of,
 )
 
@@ -62,8 +63,8 @@ def test_a_run_that_was_answered_stays_over_though_its_nonce_was_pushed_out(vict
     terms, founders = victim.met()
     victim.answer(terms, victim.request(terms, founders, first_task(terms)))
     victim.end("r1")
-    ledger = victim.private._ledger()
-    victim.private._save_ledger(replace(ledger, ended=tuple(f"forged-{number}" for number in range(1024))))
+    ledger = victim.private.files.ledger()
+    victim.private.files.save_ledger(replace(ledger, ended=tuple(f"forged-{number}" for number in range(1024))))
     with refused("run-over"):
         victim.announce(terms)
 
@@ -241,10 +242,10 @@ def test_the_choice_stands_before_rows_are_read(tmp_path: Path, choice: Any) -> 
     for task, answered in ((plain, choice != "only"), (keys, choice != "never")):
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
         if answered:
-            victim.private.choose("r1", request)
+            victim.private.choose(seen("r1", request))
         else:
             with refused("not-private"):
-                victim.private.choose("r1", request)
+                victim.private.choose(seen("r1", request))
 
 
 def test_a_new_category_does_not_make_other_rows_of_the_same_rows() -> None:

@@ -14,7 +14,6 @@ from edge_agent.session.events import (
     Disconnected,
     Forget,
     Park,
-    ReceiptSeen,
     Refuse,
     RequestSeen,
     Send,
@@ -22,8 +21,9 @@ from edge_agent.session.events import (
 )
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.session import SessionState, Timing, step
+from glassfleet.contract.messages import Task
 from schemas.errors import StorageError
-from schemas.messages import Request, Sample
+from schemas.messages import Receipt, Request, Sample
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -34,7 +34,7 @@ def fresh(**changes: Any) -> Any:
 
 def seen(digest: Any = A, *, sent: Any = 1.0, scheme: Any = "frt", run: Any = "r1", **whom: Any) -> Any:
     request = Request(task={}, task_digest=digest, remaining=1.0, **whom)
-    return RequestSeen(run, request, scheme, sent)
+    return RequestSeen(run, request, Task(scheme, "level", {}), sent)
 
 
 def play(state: Any, *events: Any) -> Any:
@@ -59,7 +59,7 @@ def kinds(effects: Any) -> Any:
 
 def test_session_refuses_by_name_and_keeps_silent_in_general_when_the_scheme_is_not_installed():
     _, effects = play(fresh(), Connected(), seen(asked=["v1"], scheme="fedga"))
-    assert [(effect.reason) for effect in effects] == ["scheme 'fedga' is not installed here"]
+    assert [effect.body.reason for effect in effects] == ["scheme 'fedga' is not installed here"]
     _, effects = play(fresh(), Connected(), seen(scheme="fedga"))
     assert effects == []
 
@@ -68,7 +68,7 @@ def test_session_refuses_again_when_the_request_is_seen_again():
     failed = ComputeFailed("r1", A, "no column 'x'")
     _, effects = play(fresh(), Connected(), seen(), failed, seen(sent=2.0))
     assert kinds(effects) == [Compute, Refuse, Refuse]
-    assert effects[2].reason == "no column 'x'"
+    assert effects[2].body.reason == "no column 'x'"
 
 
 def test_session_resends_with_growing_jittered_waits_when_no_receipt_comes():
@@ -109,7 +109,7 @@ def test_session_resends_soon_when_the_coordinator_asks_again():
 )
 @pytest.mark.parametrize("is_late", [False, True])
 def test_session_is_silent_in_a_run_that_does_not_ask_it_and_in_no_other(reason, is_outside, is_late):
-    result = [ReceiptSeen("r1", A, "rejected", reason), seen(B, sent=2.0)]
+    result = [Receipt(run="r1", task_digest=A, outcome="rejected", reason=reason), seen(B, sent=2.0)]
     state, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), *(reversed(result) if is_late else result))
     if is_late:  # the next request came before the receipt
         assert kinds(effects) == [Compute, Send, Park, Compute, Forget]
@@ -134,7 +134,7 @@ def test_session_answers_a_sample_that_it_is_in_and_nothing_that_leaves_it_out()
 
 def test_session_ignores_receipts_and_results_of_tasks_that_it_does_not_know():
     state = fresh(online=True)
-    for event in (ReceiptSeen("r1", A, "late"), Computed("r1", A), ComputeFailed("r1", A, "x")):
+    for event in (Receipt(run="r1", task_digest=A, outcome="late"), Computed("r1", A), ComputeFailed("r1", A, "x")):
         assert step(state, event) == (state, ())
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from edge_agent.compute.budget import Budget
 from edge_agent.models.summed import answered
+from edge_agent.session.accounts import WatchStore
 from edge_agent.session.answers import Answerer
+from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateAnswers
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
-from edge_agent.session.watched import WatchStore
 from edge_agent.storage import load_secret, replacing
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
@@ -66,7 +67,6 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
             tests=lambda: dataset(2),
         )
         answerer = Answerer(
-            topics,
             snapshots,
             SECRET,
             private,
@@ -77,7 +77,7 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
             budget=Budget(),
         )
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
-        answers.append(answerer.compute("r1", request, answerer.snapshot("r1", now)))
+        answers.append(answerer.compute(RequestSeen("r1", request, task), answerer.snapshot("r1", now)))
     assert answers[0].rows == 50
     assert codec.encode(answers[0].model_dump()) == codec.encode(answers[1].model_dump())
     turned = np.random.default_rng(3).permutation(400)

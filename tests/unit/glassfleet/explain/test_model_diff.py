@@ -1,25 +1,22 @@
-"""What differs between two models, and what a model says of many rows."""
+"""What differs between two models."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from console.main import cli, run
+from console.main import cli
 from console.model.difference import difference_lines
-from console.model.over_rows import over_rows_lines
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.explain import difference, over_rows
+from glassfleet.explain import difference
 from glassfleet.explain.terms import in_words_of
 from glassfleet.model.protocol import Model, readable_rules
 from glassfleet.model.rules import Condition, Consequent, Rule
@@ -144,60 +141,3 @@ def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
     assert "parameters max_depth: 1 -> 2" in result.output
     answer = json.loads(CliRunner().invoke(cli, ["model", "diff", *files, "--json"]).output)
     assert answer["parameters"] == {"max_depth": [1, 2]}
-
-
-def far_rows(count: int) -> Any:
-    """Return rows of which some lie beyond every range."""
-    X = sample_models.rows(count).copy()
-    X[::3] *= 4.0
-    return X
-
-
-@pytest.mark.parametrize("kind", ["tsk", "frbc", "tree", "dp_tree"])
-def test_summary_counts_what_the_explanations_of_the_rows_say(kind: str) -> None:
-    learned, X = sample_models.model(kind), far_rows(60)
-    result = over_rows(learned, X, 1000)
-    single = [learned.explain(row) for row in X]
-    assert (result["rows"], result["explained"]) == (60, 60)
-    if result["nature"] == "rules":
-        counted = Counter(each.fired.rule.index for each in single)
-        assert {each["rule"]: each["rows"] for each in result["rules"]} == counted
-        assert sum(each["share"] for each in result["rules"]) == pytest.approx(1)
-        assert result["fallback"] == sum(each.fallback or each.fired.rule.otherwise for each in single)
-    else:
-        assert result["rules"] == []
-    assert result["clipped"] == sum(each.clipped_from is not None for each in single)
-    shared = [each for each in single if each.shares]
-    assert result["with_shares"] == len(shared)
-    for each in result["inputs"]:
-        values = np.array([one.shares[each["feature"]] for one in shared])
-        assert each["mean_absolute_share"] == pytest.approx(np.abs(values).mean())
-        assert each["mean_share"] == pytest.approx(values.mean())
-    assert sum(each["part"] for each in result["inputs"]) == pytest.approx(1)
-    limits = [(variable.low, variable.high) for variable in learned.domain.features]
-    beyond = sum(any(not low <= x <= high for x, (low, high) in zip(row, limits, strict=True)) for row in X)
-    assert result["outside"]["rows"] == beyond > 0
-    json.dumps(result, allow_nan=False)
-    assert over_rows_lines(result)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
-    (tmp_path / "model.json").write_text(json.dumps(sample_models.model("tsk").to_document()))
-    lines = [",".join(sample_models.NAMES), *(",".join(map(str, row)) for row in sample_models.rows(30))]
-    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    return str(tmp_path / "model.json"), str(tmp_path / "rows.csv")
-
-
-def test_command_summarises_a_file_as_text_and_as_json(
-    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["model", "explain", "--file", files[0], "--data", files[1], "--summary"]
-    assert run([*command, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result == over_rows(sample_models.model("tsk"), sample_models.rows(30), 2000)
-    assert run([*command, "--rows", "5"]) == 0
-    out = capsys.readouterr().out
-    assert out.splitlines()[0] == "mos: 5 rows explained, spread evenly over 30"
-    for words in ("mean |share|", "which rules decided", "clipped to the target's limits"):
-        assert words in out

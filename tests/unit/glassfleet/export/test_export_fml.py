@@ -1,4 +1,4 @@
-"""FML: the schema's structure, the way back, tampering, and what an independent implementation makes of the rules."""
+"""FML: the schema's structure, and what an independent implementation makes of the rules."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import pyit2fls
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet.export.fml import from_fml, to_fml
+from glassfleet.export.fml import to_fml
 from schemas.documents import document_digest
-from schemas.errors import DocumentError, VerificationError
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, rows, trips
 
 HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]
 NS = "{http://www.ieee1855.org}"
-OPEN = '<fuzzySystem xmlns="http://www.ieee1855.org" xmlns:g="urn:glassfleet:fml:1" name="x">'
-OURS = "{urn:glassfleet:fml:1}"
 
 # The part of the standard's XML schema (IEEE 1855-2016, annex; as JFML, the reference implementation, ships it) that
 # these files can use: by element its required and optional attributes, and its children in order with their numbers.
@@ -87,7 +84,7 @@ def _check(element: ET.Element) -> None:
         assert key not in VALUES or value in VALUES[key], (name, key, value)
         assert not key.startswith(("param", "domain")) or np.isfinite(float(value))
         assert key != "combination" or value == "WA" or value.startswith("custom_")
-    result = [child for child in element if not child.tag.startswith(OURS)]
+    result = list(element)
     for kinds, (least, most) in children:
         count = 0
         while result and result[0].tag.removeprefix(NS) in kinds:
@@ -99,7 +96,9 @@ def _check(element: ET.Element) -> None:
 
 @pytest.mark.parametrize("kind", [*HELD, *GAPPY])
 def test_fml_has_the_structure_and_unique_names_of_the_schema_when_written(kind: str) -> None:
-    root = ET.fromstring(to_fml(model(kind), "qoe v1"))
+    text = to_fml(model(kind), "qoe v1")
+    assert f"digest {document_digest(model(kind).to_document())} -->" in text
+    root = ET.fromstring(text)
     assert root.tag == f"{NS}fuzzySystem"
     _check(root)
     names = [element.attrib["name"] for element in root.iter() if "name" in element.attrib]
@@ -107,23 +106,6 @@ def test_fml_has_the_structure_and_unique_names_of_the_schema_when_written(kind:
     assert all(name.replace(".", "_").replace("-", "_").isidentifier() for name in names)
     used = [text for tag in ("variable", "term") for text in (item.text for item in root.iter(f"{NS}{tag}"))]
     assert set(used) <= set(names)
-
-
-@pytest.mark.parametrize("kind", [*HELD, *GAPPY])
-def test_fml_gives_the_same_document_when_it_is_read_back(kind: str) -> None:
-    learned = model(kind)
-    again = from_fml(to_fml(learned, "any name"))
-    assert document_digest(again.to_document()) == document_digest(learned.to_document())
-    X = trips(gaps=kind in GAPPY) if kind in (*TEXTUAL, *GAPPY) else rows()
-    assert (again.predict(X) == learned.predict(X)).all()
-
-
-def _without_document(text: str) -> ET.Element:
-    """Return the standard part alone: nothing of ours helps the independent reading."""
-    root = ET.fromstring(text)
-    for extra in root.findall(f"{OURS}document"):
-        root.remove(extra)
-    return root
 
 
 def _rectangle(x: Any, points: list[float]) -> float:
@@ -192,7 +174,7 @@ TSK = ["frt-other", "tsk-other", "tree", "fedga-numbers", "tree-classes"]
 @pytest.mark.parametrize("kind", [*TSK, "tree-numbers-text", "tree-text", *GAPPY])
 def test_standard_part_alone_answers_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
     learned = model(kind)
-    root = _without_document(to_fml(learned))
+    root = ET.fromstring(to_fml(learned))
     sets, polynomials = _sets(root), _polynomials(root)
     assert {item.attrib["combination"] for item in root.iter(f"{NS}tskVariable")} == {"WA"}
     system = pyit2fls.T1TSK()
@@ -236,7 +218,7 @@ def _height(x: Any, number_and_weight: list[float]) -> Any:
 def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
     """PyIT2FLS computes memberships, rule activation (PROD) and accumulation (MAX); MOM is read off its fuzzy set."""
     learned = model(kind)
-    root = _without_document(to_fml(learned))
+    root = ET.fromstring(to_fml(learned))
     sets = _sets(root)
     (output,) = (item for item in root.iter(f"{NS}fuzzyVariable") if item.attrib["type"] == "output")
     assert (output.attrib["accumulation"], output.attrib["defuzzifier"]) == ("MAX", "MOM")
@@ -261,37 +243,3 @@ def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(
         assert learned.domain.classes[winner] == learned.predict(row[None, :])[0]
         agreed.add(int(winner))
     assert len(agreed) >= 2
-
-
-def test_fml_is_refused_when_a_rule_or_the_document_was_changed() -> None:
-    text = to_fml(model("frt"))
-    for old, new, fault in (
-        ("<term>snr.Low</term>", "<term>snr.High</term>", "rules in this FML were changed"),
-        ('param1="0.0" param2="2.5"', 'param1="0.0" param2="2.6"', "rules in this FML were changed"),
-        ('"weight":', '"weight":0', "document"),
-        ("</tskRuleBase>", "<tskRule/></tskRuleBase>", "changed|added"),
-    ):
-        assert old in text
-        with pytest.raises((VerificationError, DocumentError), match=fault):
-            from_fml(text.replace(old, new, 1))
-    first = text.index('"support":') + 12
-    digit = next(i for i in range(first, first + 40) if text[i] in "12345678")
-    with pytest.raises(VerificationError, match="not that of its digest"):
-        from_fml(text[:digit] + str(int(text[digit]) + 1) + text[digit + 1 :])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "<a/>",
-        "not xml",
-        '<fuzzySystem xmlns="http://www.ieee1855.org" name="x"/>',
-        '<!DOCTYPE x [<!ENTITY a "b">]><fuzzySystem xmlns="http://www.ieee1855.org" name="&a;"/>',
-        OPEN + "<g:document>{}</g:document></fuzzySystem>",
-        OPEN + "<g:document>[1]</g:document></fuzzySystem>",
-    ],
-)
-def test_text_is_refused_by_name_when_it_is_no_fml_of_ours(text: str) -> None:
-    with pytest.raises(DocumentError):
-        from_fml(text)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.engine.machine import discovery_of
+from coordinator.engine.learning import discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.sources import read_source
 from glassfleet.contract.catalogue import load

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from console.model.words import explanation_lines, rule_lines
-from coordinator.engine.machine import discovery_of
+from coordinator.engine.learning import discovery_of
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset

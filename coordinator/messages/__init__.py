@@ -1,1 +1,0 @@
-"""Between broker and engine: incoming messages become events, outgoing ones are built and published."""
