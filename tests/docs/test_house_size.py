@@ -23,11 +23,11 @@ def test_house_is_no_larger_than_this() -> None:
 
 
 TWO_MEANINGS = {
+    "Asked": "what a page about a model is asked for, and what a group of a private run is asked",
     "Decoder": "messages of a coordinator, and of an agent: the two sides of one protocol",
     "Presence": "what a coordinator, and an agent, say of themselves on the broker",
     "Publisher": "messages of a coordinator, and of an agent",
     "Restarted": "an event of a run, and of a session",
-    "Scores": "a vehicle's scores as it computes them, and as the coordinator reads them",
     "Signatures": "a coordinator's, and what an operator holds them against",
     "Tick": "time passes: an event of each pure machine",
 }
