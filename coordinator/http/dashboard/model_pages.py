@@ -85,7 +85,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         structure: int | None = None,
     ) -> Response:
         loaded = dashboard.library.get(name, version)
-        asked = Asked(branch or "", q[:200], page, s, structure)
+        asked = ModelPageQuery(branch or "", q[:200], page, s, structure)
         return dashboard.page(request, "model.html", **model_values(dashboard, loaded, asked, request))
 
     @app.get("/models/{name}/compare", dependencies=[PAGE], include_in_schema=False)
@@ -129,7 +129,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelPageQuery:
     """What the address of a model's page asks for: an open branch, words of rules, pages, a structure's number."""
 
     branch: str = ""
@@ -140,7 +140,7 @@ class Asked:
 
 
 def model_values(
-    dashboard: Dashboard, loaded: LoadedModel, asked: Asked, request: Request | None = None
+    dashboard: Dashboard, loaded: LoadedModel, asked: ModelPageQuery, request: Request | None = None
 ) -> dict[str, Any]:
     """Return what the page of a model is drawn from; without a `request` all of it, for a report."""
     coordinator, name = dashboard.coordinator, loaded.name
@@ -257,7 +257,7 @@ def _tree(loaded: LoadedModel, key: str, address: str) -> RuleTree | None:
     return RuleTree(trail, address, labels, loaded.model.domain.classes, most) if trail else None
 
 
-def _population(loaded: LoadedModel, asked: Asked, address: str, per_page: int) -> dict[str, Any]:
+def _population(loaded: LoadedModel, asked: ModelPageQuery, address: str, per_page: int) -> dict[str, Any]:
     """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
     structures, wanted = loaded.structures, asked.structure
     drawn = next((each for each in structures if each.number == wanted), structures[0] if structures else None)

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from coordinator.http.access import PAGE, PAGE_OF_A_MODEL
-from coordinator.http.dashboard.model_pages import Asked, model_values
+from coordinator.http.dashboard.model_pages import ModelPageQuery, model_values
 from coordinator.http.dashboard.week import week
 from schemas.errors import GlassfleetError
 
@@ -31,12 +31,14 @@ def add_reports(app: FastAPI, dashboard: Dashboard) -> None:
         made: dict[str, Any] = values["run"]["model"] or {}
         shown: dict[str, Any] = {"loaded": None}
         with suppress(GlassfleetError):  # there is none, or this software cannot read it
-            shown = model_values(dashboard, dashboard.library.get(made.get("name", ""), made.get("version")), Asked())
+            shown = model_values(
+                dashboard, dashboard.library.get(made.get("name", ""), made.get("version")), ModelPageQuery()
+            )
         return dashboard.report(f"{run}.html", "report.html", **{**shown, **values})
 
     @app.get("/models/{name}/{version:int}/report", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)
     def _model(name: str, version: int) -> Response:
-        values = model_values(dashboard, dashboard.library.get(name, version), Asked())
+        values = model_values(dashboard, dashboard.library.get(name, version), ModelPageQuery())
         return dashboard.report(f"{name}-v{version}.html", "model.html", **values)
 
     @app.get("/week/report", dependencies=[PAGE], include_in_schema=False)
