@@ -175,7 +175,7 @@ def _headline(model: ModelWeek) -> str:
     if not now:
         return f"No version is in use{tried}."
     if not before:
-        return f"Version {now} is in use, the first{tried}."
+        return f"Version {now} is in use; a week ago none was{tried}."
     if now == before:
         back = " again" if any(turn["what"] != WAITS for turn in model["turns"]) else ""
         return f"Version {now} is in use{back}, as a week ago{tried}."

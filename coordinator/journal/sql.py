@@ -381,7 +381,10 @@ class SqlJournal:
 
     def _make_tables(self) -> None:
         with self._write() as connection:
-            if JOURNAL.name not in sa.inspect(connection).get_table_names():
+            names = sa.inspect(connection).get_table_names()
+            if JOURNAL.name not in names:
+                if RECORDS.name in names:
+                    raise StorageError(other_version(self._what, "0"))
                 METADATA.create_all(connection, checkfirst=False)
                 connection.execute(sa.insert(JOURNAL).values(version=VERSION))
                 return

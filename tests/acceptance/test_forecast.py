@@ -144,7 +144,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     assert min(abs(rows.X - drawn[5]).max(axis=1)) < 1e-3, "the file's rows have six digits"
 
     # It was published, with its explanation and its place in the chain.
-    answer = [json.loads(line) for line in (tmp_path / "tap-4.out").read_text().splitlines() if '"record"' in line]
+    answer = [json.loads(line) for line in (tmp_path / "broker-4.out").read_text().splitlines() if '"record"' in line]
     named = {message["body"]["record"][:12] for message in answer}
     assert len(named & {str(record["hash"])[:12] for record in killed}) >= 10
     assert all(message["topic"] == "agent/v0/forecast" and message["body"]["shares"] for message in answer)

@@ -491,6 +491,12 @@ def test_journal_refuses_tables_of_another_version(address: str) -> None:
         SqlJournal(address)
 
 
+def test_journal_refuses_tables_from_before_versions(address: str) -> None:
+    damage(filled(address), "DROP TABLE journal")
+    with pytest.raises(StorageError, match="is of version 0, this software knows"):
+        SqlJournal(address)
+
+
 def test_sqlite_journal_whose_lock_was_removed_is_written_no_more(path: Path) -> None:
     first = SqlJournal(f"sqlite:///{path}")
     first.append([entry("r", 1)])

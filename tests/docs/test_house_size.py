@@ -5,15 +5,15 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 51_200,
-    "product: modules": 588,
-    "lab: lines of code": 10_100,
+    "product: lines of code": 49_500,
+    "product: modules": 544,
+    "lab: lines of code": 10_030,
     "lab: modules": 112,
-    "tests: lines of code": 39_500,
-    "tests: modules": 315,
-    "product: class names with two meanings": 55,
-    "documentation: words": 78_500,
-    "README: words": 1_200,
+    "tests: lines of code": 39_150,
+    "tests: modules": 313,
+    "product: class names with two meanings": 10,
+    "documentation: words": 74_000,
+    "README: words": 1_190,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 

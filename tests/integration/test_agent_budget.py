@@ -17,7 +17,7 @@ from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import Cost
+from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.data.dataset import Dataset
 from lab.schemes.fedavg_mlp import Perceptron, PerceptronParameters
@@ -53,8 +53,11 @@ def start_agent(processes, broker, fleet_name):
         ]
         path = processes.folder / "rows.csv"
         path.write_text("\n".join(lines) + "\n")
-        settings = {"broker": broker.url, "fleet": fleet_name, "data": path, **settings}
-        return processes.start("agent", "--id=v1", *(f"--{name}={value}" for name, value in settings.items()))
+        environment = {
+            f"GLASSFLEET_AGENT_{name.replace('-', '_').upper()}": str(value) for name, value in settings.items()
+        }
+        flags = (f"--broker={broker.url}", f"--fleet={fleet_name}", f"--data={path}")
+        return processes.start("agent", "--id=v1", *flags, environment=environment)
 
     return start_agent
 
@@ -230,4 +233,4 @@ def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_pa
 
 
 def test_every_scheme_says_what_an_answer_may_take():
-    assert [name for name in catalogue.names() if not hasattr(catalogue.load(name), "cost")] == []
+    assert [name for name in catalogue.names() if catalogue.load(name).abilities.cost is Abilities.cost] == []

@@ -76,7 +76,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     odd = far[0]
     assert notes == far
     assert odd.startswith(f"{OUT}: its RMSE is ")
-    assert all(odd.partition(": ")[2] in text for text in (*pages, *seen))
+    assert all(odd.partition(": ")[2] in unescape(text) for text in (*pages, *seen))
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
     assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
     for text in (pages[0], pages[2], seen[0], seen[1], coordinator.logged()):

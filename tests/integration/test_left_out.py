@@ -46,7 +46,7 @@ def test_absent_programs_are_said_once_and_a_test_that_forgot_to_ask_fails_where
     _, _, left = done.stdout.partition("tests left out")
     words = [line.strip() for line in left.splitlines()[1:6]]
     assert words[0] == "2 tests: chromium is not installed: apt install chromium fonts-dejavu-core"
-    assert words[1].startswith("2 tests: real datasets are not here: set GLASSFLEET_DATA")
+    assert words[1].startswith("2 tests: no real data sets here: set GLASSFLEET_DATA")
     assert words[2:] == [
         "4 tests: zsh is not installed: apt install zsh",
         "2 tests: the moon is full",

@@ -159,7 +159,7 @@ def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
         decision[:, 0] = True
         return decision
 
-    monkeypatch.setattr("glassfleet.schemes.tree.training.decide_columns", may_be_columns)
+    monkeypatch.setattr("glassfleet.schemes.tree.start.decide_columns", may_be_columns)
     assert attacked("tree", alarmed(), 3, {}, domain=ALARM).read > 0
     assert attacked("tree", alarmed(constant=leavers("tree")), 3, {"v04": 2}, domain=ALARM).read > 0
 

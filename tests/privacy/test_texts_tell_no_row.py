@@ -71,7 +71,7 @@ def test_indicators_and_excess_tell_the_row_as_columns_of_products(alone: str, m
         return decision
 
     fleet, domain = vehicles(alone)
-    monkeypatch.setattr("glassfleet.schemes.tree.training.decide_columns", may_be_columns)
+    monkeypatch.setattr("glassfleet.schemes.tree.start.decide_columns", may_be_columns)
     assert attacked("tree", fleet, 3, {}, domain=domain, **SMALL).read > 0
 
 
@@ -159,5 +159,5 @@ def test_an_empty_cells_number_is_common_however_few_have_it(monkeypatch: pytest
         return any(np.abs(one - alone[1:]).max() < 1e-3 for one in candidates)
 
     assert not is_read()
-    monkeypatch.setattr("glassfleet.schemes.tree.training.decide_columns", lambda *asked: decide_columns(*asked[:4]))
+    monkeypatch.setattr("glassfleet.schemes.tree.start.decide_columns", lambda *asked: decide_columns(*asked[:4]))
     assert is_read()

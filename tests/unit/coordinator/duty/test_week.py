@@ -65,7 +65,8 @@ def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> W
             [current(9, 1), current(3, 2), current(1, 1, "returned")],
             "Version 1 is in use again, as a week ago.",
         ),
-        ([current(3, 1)], "Version 1 is in use, the first."),
+        ([current(3, 1)], "Version 1 is in use; a week ago none was."),
+        ([current(3, 1), current(2, 2)], "Version 2 is in use; a week ago none was."),
         ([waits(1, 1)], "No version is in use; 1 new version did not pass the gate."),
     ],
 )

@@ -202,7 +202,7 @@ def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one
     assert candidate.trial is not None
     assert (candidate.version, candidate.trial.below) == (2, 0), "nobody tries it any more"
     assert candidate.reason == (
-        "too-bad: error +20.0% against version 1, over 3 vehicles; by chance up to +20.2%, the limit is +1.0%"
+        "too-bad: error +20.0% against version 1, over 3 vehicles; it may truly be +20.2%, allowed is +1.0%"
     )
     assert fleet.core.metrics["gates.too-bad"] == 1
     assert ("model", 2) in fleet.core.models.pinned()
@@ -318,7 +318,7 @@ def test_candidate_is_compared_with_the_best_that_were_in_use_not_with_the_lates
     for night in range(1, 6):
         assert fleet.night(*errors[:night])[0] == night
     assert fleet.night(*errors) == (6, [3, 2, 4])
-    assert fleet.pointer().reason.startswith("error -0.1% against version 5, the best of 4, over 3 vehicles")  # type: ignore[union-attr]
+    assert fleet.pointer().reason.startswith("error -0.1% against version 5, the best of 4 versions, over 3 vehicles")  # type: ignore[union-attr]
     pinned = fleet.core.models.pinned()
     assert {version for _, version in pinned} >= {2, 3, 5, 6}, "no retention takes what the next one is compared with"
     fleet.crash()

@@ -144,7 +144,7 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     assert verdict.reason == (
         "former-better: version 1 is the best: error -1.4% against version 2; error -10.0% against the current version "
         "over all 100 test rows; worse by more than 1% for 6 of 10 vehicles; error +2.0% against version 1, the best "
-        "of 2, over 10 vehicles; by chance up to +2.0%, the limit is +1.0%"
+        "of 2 versions, over 10 vehicles; it may truly be +2.0%, allowed is +1.0%"
     )
     assert verdict.returns == "c"
     scores["before"] = {"c": [10, -0.1, 1e-6]}

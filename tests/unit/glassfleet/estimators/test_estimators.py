@@ -366,11 +366,14 @@ class TestShown:
         with pytest.raises(ValueError, match="no input 'x9'; there are: x0"):
             tree.plot_effect("x9")
 
-    def test_models_for_elsewhere_are_read_again(self, tree: FuzzyTreeRegressor, tmp_path: Path) -> None:
-        path = tmp_path / "model.xml"
-        path.write_text(tree.to_fml(), encoding="utf-8")
+    def test_saved_models_are_read_again_and_written_for_elsewhere(
+        self, tree: FuzzyTreeRegressor, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "model.json"
+        tree.save(path)
         assert np.allclose(FuzzyTreeRegressor.load(path).predict(rows()[0]), tree.predict(rows()[0]))
         assert "qoe_predict" in tree.to_c("qoe")
+        assert tree.to_fml().startswith("<?xml")
         with pytest.raises(ValueError, match="scheme tree, and TSKRegressor is for tsk"):
             TSKRegressor.load(path)
         path.write_text("{}", encoding="utf-8")
