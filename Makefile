@@ -19,7 +19,6 @@ help:  ## Show this list
 
 $(READY): requirements.lock pyproject.toml deploy/bootstrap.py
 	$(PYTHON) deploy/bootstrap.py $(VENV)
-	@touch $@
 
 setup: $(READY)  ## Create the virtual environment with the locked versions
 

@@ -72,6 +72,7 @@ def main() -> None:
         quiet = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
         run_quietly([*pip, *quiet, "--require-hashes", "-r", str(lock)])
         run_quietly([*pip, *quiet, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    (target / ".ready").touch()  # for make: not every PATH has a `touch`
 
 
 if __name__ == "__main__":
