@@ -149,13 +149,8 @@ class SumScheme(ABC, Generic[Q]):
         """Return names and shapes of the sums of an answer to `task`."""
         return self.shapes(self._read(task))
 
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return getattr(self._read(task), "most_told", 0)
-
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: Q, rows: int) -> Cost:
         """Return what an answer may take: a pass over the rows, and the sums."""
-        question = self._read(task)
         sums, cells = sum(map(math.prod, self.shapes(question).values())), rows * question.n_features
         return Cost(1e-7 * (cells + sums), (40 * cells + 40 * sums) / 1e6)
 
@@ -174,9 +169,12 @@ class SumScheme(ABC, Generic[Q]):
     @cached_property
     def abilities(self) -> Abilities:
         """What the scheme can do beside: what it declares, and what follows from its answers being sums."""
-        private = PrivateRuns(self.layout, self.private, self.most_told)
-        promise = self.equals_central if self.is_exact else None
-        return replace(self.declared, equals_central=promise, cost=self.cost, private=private)
+        return replace(
+            self.declared,
+            equals_central=self.equals_central if self.is_exact else None,
+            cost=lambda task, rows: self.cost(self._read(task), rows),
+            private=PrivateRuns(self.layout, self.private, lambda task: self._read(task).most_told),
+        )
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""

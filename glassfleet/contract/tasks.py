@@ -53,6 +53,11 @@ class SchemeQuestion:
         """Number of classes, C."""
         return len(self.domain.classes)
 
+    @property
+    def most_told(self) -> int:
+        """At which number the counts of an answer end, where this is a question of support."""
+        return 0
+
 
 @contextmanager
 def task_errors() -> Iterator[None]:

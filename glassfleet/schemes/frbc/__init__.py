@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.frbc.checks import check_answer, shapes_of
@@ -42,17 +41,12 @@ class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
             raise UsageError('a private run of frbc needs weights="pooled": nobody may know who found a rule')
         return self.exact(parameters).model_copy(update={"union": "sum"})
 
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return FrbcQuestion.from_task(task).parameters.support
-
     def equals_central(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
         return parameters.weights == "pooled" and super().equals_central(parameters)
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: FrbcQuestion, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
-        question = FrbcQuestion.from_task(task)
         inputs = question.n_features
         antecedents = 0
         if question.rules is not None:

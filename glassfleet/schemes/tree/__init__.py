@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT
 from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
@@ -56,9 +56,8 @@ class TreeScheme(SumScheme[TreeQuestion]):
         """Return the largest total number of rows that the sums are good for."""
         return MAX_ROWS
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: TreeQuestion, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
-        question = read_task(task)
         terms, leaves, scored = question.width, len(question.tree.leaves), question.columns * (1 + question.targets)
         if question.kind in ("levels", COLUMNS, "scan"):
             terms = 4 * terms
