@@ -13,7 +13,7 @@ from glassfleet.schemes.frbc.client import answer
 from glassfleet.schemes.frbc.document import read_document
 from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import FrbcParameters
+from glassfleet.schemes.frbc.params import MAX_CLASSES, FrbcParameters
 from glassfleet.schemes.frbc.server import first, progress_of, step
 from schemas.errors import UsageError
 
@@ -26,6 +26,7 @@ class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
     purpose = frozenset[Purpose]({"classification"})
     Parameters = FrbcParameters
     own_kinds = frozenset({"rules"})
+    max_classes = MAX_CLASSES
     declared = Abilities(tables=FuzzyRuleClassifier.tables)
     read = staticmethod(FrbcQuestion.from_task)
     shapes = staticmethod(shapes_of)

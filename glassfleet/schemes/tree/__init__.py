@@ -12,7 +12,7 @@ from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
 from glassfleet.schemes.tree.client import answer
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
-from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters
+from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters, check_domain
 from glassfleet.schemes.tree.regressions import regressions
 from glassfleet.schemes.tree.server import progress_of, step
 from glassfleet.schemes.tree.start import first
@@ -43,6 +43,7 @@ class TreeScheme(SumScheme[TreeQuestion]):
         regressions=regressions,
         tables=tables,
     )
+    check_domain = staticmethod(check_domain)
     read = read_task
     shapes = staticmethod(shapes_of)
     first = staticmethod(first)
