@@ -112,6 +112,13 @@ def read_task_head(
         return kind, Parameters.model_validate(task.body["parameters"]), Domain.from_document(task.body["domain"])
 
 
+def check_integer(name: str, value: object, least: int, most: int) -> int:
+    """Return `value`; raises TaskError, a ValueError, unless it is an integer from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        raise TaskError(f"{name} must be an integer in [{least}, {most}]")
+    return value
+
+
 def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
     """Return a task's list of numbers; raises TaskError unless they increase from 0 at least to below `limit`."""
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
