@@ -89,4 +89,4 @@ class FedgaQuestion(SchemeQuestion):
 
 
 read_task = Remembered(FedgaQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``FedgaQuestion.from_task``, once for each task."""

@@ -157,7 +157,7 @@ def powers_of(strength: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 read_task = Remembered(TskQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``TskQuestion.from_task``, once for each task."""
 
 
 def check_antecedents(

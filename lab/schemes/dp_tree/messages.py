@@ -191,7 +191,7 @@ class DpTreeQuestion(SchemeQuestion):
 
 
 read_task = Remembered(DpTreeQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``DpTreeQuestion.from_task``, once for each task."""
 
 
 def _read_edges(edges: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
