@@ -218,7 +218,13 @@ def central_of(  # noqa: PLR0917 - as `central`
 def learn_local(
     scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
 ) -> dict[str, Outcome]:
-    """Learn one model per agent from its own rows, as they are (LL); by agent id."""
+    """Learn one model per agent from its own rows, as they are (LL); by agent id.
+
+    That is a run with one agent, unless the scheme's ``abilities.alone`` is something else.
+    """
+    alone = scheme.abilities.alone
+    if alone is not None:
+        return {agent: Outcome(alone(parameters, domain, datasets[agent], seed), 0) for agent in sorted(datasets)}
     exact = alone_parameters(scheme, parameters)
     return {agent: federated(scheme, exact, domain, {agent: datasets[agent]}, seed) for agent in sorted(datasets)}
 

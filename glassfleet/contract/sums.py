@@ -41,9 +41,6 @@ Sums = dict[str, NDArray[np.int64]]
 Memory = dict[str, Any]
 """What a server half keeps while a question is open."""
 
-MAX_CLASSES = 256
-"""Most classes, where a scheme has no other bound."""
-
 
 class SumScheme(ABC, Generic[Q]):
     """A scheme whose clients answer with exact sums, over their rows as they are or condensed: both of its halves.
@@ -61,6 +58,8 @@ class SumScheme(ABC, Generic[Q]):
         Of questions whose answers hold more than sums; `check_sums` alone checks these.
     signed : frozenset of str
         Sums that may be negative.
+    max_classes : int
+        Most classes of a scheme that learns these alone.
     is_exact : bool
         Whether `equals_central` says when fleet and central model are equal; else they never are.
     declared : Abilities
@@ -75,6 +74,7 @@ class SumScheme(ABC, Generic[Q]):
     kinds: ClassVar[tuple[str, ...]] = ()
     own_kinds: ClassVar[frozenset[str]] = frozenset()
     signed: ClassVar[frozenset[str]] = frozenset()
+    max_classes: ClassVar[int] = 256
     is_exact: ClassVar[bool] = True
     declared: ClassVar[Abilities] = Abilities()
 
@@ -102,11 +102,10 @@ class SumScheme(ABC, Generic[Q]):
         if self.purpose == {"regression"}:
             check_numeric(domain, self.name)
         elif self.purpose == {"classification"}:
-            check_classes(domain, self.name, MAX_CLASSES)
+            check_classes(domain, self.name, self.max_classes)
 
     def first(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - mostly nothing is random
-        """Return the first step, see `ask`; raises ValueError for a domain that the scheme does not learn."""
-        self.check_domain(domain)
+        """Return the first step, see `ask`, for a domain that was checked; raises ValueError."""
         task = Task(self.name, self.kinds[0], task_head(parameters, domain))
         return Next({"kind": task.kind, "body": task.body}, task)
 
@@ -149,13 +148,8 @@ class SumScheme(ABC, Generic[Q]):
         """Return names and shapes of the sums of an answer to `task`."""
         return self.shapes(self._read(task))
 
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return getattr(self._read(task), "most_told", 0)
-
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: Q, rows: int) -> Cost:
         """Return what an answer may take: a pass over the rows, and the sums."""
-        question = self._read(task)
         sums, cells = sum(map(math.prod, self.shapes(question).values())), rows * question.n_features
         return Cost(1e-7 * (cells + sums), (40 * cells + 40 * sums) / 1e6)
 
@@ -174,9 +168,12 @@ class SumScheme(ABC, Generic[Q]):
     @cached_property
     def abilities(self) -> Abilities:
         """What the scheme can do beside: what it declares, and what follows from its answers being sums."""
-        private = PrivateRuns(self.layout, self.private, self.most_told)
-        promise = self.equals_central if self.is_exact else None
-        return replace(self.declared, equals_central=promise, cost=self.cost, private=private)
+        return replace(
+            self.declared,
+            equals_central=self.equals_central if self.is_exact else None,
+            cost=lambda task, rows: self.cost(self._read(task), rows),
+            private=PrivateRuns(self.layout, self.private, lambda task: self._read(task).most_told),
+        )
 
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.contract.scheme.Client`. No randomness is used."""
@@ -189,6 +186,7 @@ class SumScheme(ABC, Generic[Q]):
     def start(self, parameters: Any, domain: Domain, seed: int) -> Next:
         """Return the first state and task."""
         with usage_errors():
+            self.check_domain(domain)
             return self.first(parameters, domain, seed)
 
     def check(self, task: Task, contribution: Contribution) -> None:

@@ -53,6 +53,11 @@ class SchemeQuestion:
         """Number of classes, C."""
         return len(self.domain.classes)
 
+    @property
+    def most_told(self) -> int:
+        """At which number the counts of an answer end, where this is a question of support."""
+        return 0
+
 
 @contextmanager
 def task_errors() -> Iterator[None]:
@@ -105,6 +110,13 @@ def read_task_head(
         if max_rows is not None and task.body["max_rows"] != max_rows:
             raise TaskError(f"the run's grid is good for {task.body['max_rows']!r} rows, this agent's for {max_rows}")
         return kind, Parameters.model_validate(task.body["parameters"]), Domain.from_document(task.body["domain"])
+
+
+def check_integer(name: str, value: object, least: int, most: int) -> int:
+    """Return `value`; raises TaskError, a ValueError, unless it is an integer from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        raise TaskError(f"{name} must be an integer in [{least}, {most}]")
+    return value
 
 
 def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:

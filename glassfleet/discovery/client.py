@@ -179,7 +179,7 @@ class DiscoveryQuestion:
 
 
 read_task = Remembered(DiscoveryQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``DiscoveryQuestion.from_task``, once for each task."""
 
 
 def _values(data: Dataset, name: str, target: str, *, text: bool, missing: bool) -> NDArray[np.float64]:

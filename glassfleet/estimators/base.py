@@ -63,7 +63,7 @@ class SchemeEstimator(LearnedEstimator):
         The learned model.
     digest_ : str
         SHA-256 of its document, in hexadecimal: equal digests, equal models.
-    rules_ : list of glassfleet.explain.Rule
+    rules_ : list of glassfleet.model.rules.Rule
         Its rules; none for a black box.
     reference_ : glassfleet.model.baseline.ReferenceRow or None
         The mean of the training rows, with which explanations compare; None where the scheme does not tell it.

@@ -11,7 +11,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEstimator, SchemeRegressor
 from glassfleet.schemes.fedga import PersonalTree, Population
-from glassfleet.simulation import Outcome
+from glassfleet.simulation import Outcome, learn_local
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -104,8 +104,7 @@ class FedGATree(SchemeEstimator):
         return other
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
-        scheme: Any = self._scheme()
-        return Outcome(scheme.abilities.alone(parameters, domain, data, self._seed()), 0)
+        return learn_local(self._scheme(), parameters, domain, {"": data}, self._seed())[""]
 
     def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
         for left in ("population_", "trees_"):  # of an earlier fit

@@ -69,7 +69,7 @@ class RowExplanation(View):
     scheme, target, unit : str
         `unit` is the target's.
     nature : str
-        ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
+        ``rules``, ``network`` or ``structures``: see :data:`glassfleet.model.protocol.Nature`.
     fired : ActivationView
         For networks and structures, which have no rules, a line that stands for the answer.
     shares : dict of str to float

@@ -40,7 +40,7 @@ class ModelSummary(View):
     scheme, digest, target, unit : str
         `digest` is that of the model's document.
     nature : str
-        ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
+        ``rules``, ``network`` or ``structures``: see :data:`glassfleet.model.protocol.Nature`.
     classes : tuple of str
         For classifiers.
     complexity : dict of str to float

@@ -133,7 +133,7 @@ def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None
 
 
 def reference_of(parameters: Mapping[str, Any], domain: Domain) -> ReferenceRow | None:
-    """Return the typical row of a record's `parameters`; None: it has none, as those of former versions.
+    """Return the typical row of a record's `parameters`; None: it has none.
 
     Raises
     ------

@@ -127,7 +127,7 @@ class Layout:
         Parameters
         ----------
         total : ndarray of int64, shape (size,)
-            From :func:`glassfleet.private.masks.add`.
+            From :func:`glassfleet.private.sums.add`.
         members : int
             Of the edition.
 

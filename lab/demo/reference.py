@@ -206,10 +206,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 def _alone(scheme: Any, parameters: Any, domain: Domain, vehicle: str, train: Dataset, seed: int) -> Any:  # noqa: PLR0917
     """Return what a vehicle learns from its own rows; None when they are too few for this scheme."""
-    alone = scheme.abilities.alone
     try:
-        if alone is not None:
-            return alone(parameters, domain, train, seed)
         return simulation.learn_local(scheme, parameters, domain, {vehicle: train}, seed)[vehicle].model
     except GlassfleetError:
         return None

@@ -172,7 +172,7 @@ def learn(
 ) -> Learned:
     """Learn one of `SETTINGS`; `participation` is the share of clients in each federated round."""
     if setting == "local":
-        own = _alone(scheme, parameters, domain, train, seed)
+        own = learn_local(scheme, parameters, domain, train, seed)
         return Learned(list(own.values()), _personal(scheme, {name: run.model for name, run in own.items()}, train))
     if setting == "federated":
         count = max(1, round(participation * len(train)))
@@ -183,14 +183,6 @@ def learn(
     outcome = central(scheme, parameters, domain, pooled, seed)
     (model,) = _personal(scheme, {"central": outcome.model}, {"central": pooled}).values()
     return Learned([outcome], dict.fromkeys(train, model))
-
-
-def _alone(scheme: Scheme, parameters: Any, domain: Domain, train: Parts, seed: int) -> dict[str, Outcome]:
-    """Learn a model per client: as a fleet of one, unless the scheme says what a client alone would learn."""
-    alone = scheme.abilities.alone
-    if alone is None:
-        return learn_local(scheme, parameters, domain, train, seed)
-    return {name: Outcome(alone(parameters, domain, part, seed), 0) for name, part in train.items()}
 
 
 def _personal(scheme: Scheme, models: Mapping[str, Model], train: Parts) -> Mapping[str, Model]:

@@ -19,7 +19,7 @@ from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.evaluation.f1 import class_counts
-from glassfleet.simulation import drawn, federated
+from glassfleet.simulation import drawn, federated, learn_local
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20
@@ -78,7 +78,7 @@ def run_split(
     Parameters
     ----------
     scheme : Scheme
-        With a member ``alone`` (fedga, dp_tree).
+        With ``abilities.alone`` (fedga, dp_tree).
     parameters : scheme.Parameters
     dataset : Dataset
         All rows. The domain comes from all of them, test rows included: for reproducing the paper only.
@@ -99,10 +99,10 @@ def run_split(
     run_seed = SPLIT_SEED * 1000 + split
     present = drawn(max(1, round(participation * AGENTS)), run_seed) if participation < 1 else None
     model = federated(scheme, parameters, domain, train, run_seed, present=present).model
-    alone: Any = scheme
+    local = learn_local(scheme, parameters, domain, train, run_seed)
     pairs = {
         "federated": [personal_model(scheme, model, train[agent]) for agent in sorted(train)],
-        "local": [alone.abilities.alone(parameters, domain, train[agent], run_seed) for agent in sorted(train)],
+        "local": [local[agent].model for agent in sorted(train)],
     }
     predicted = {kind: [tree.predict(X) for tree in trees] for kind, trees in pairs.items()}
     everything = np.concatenate([train[agent].y for agent in sorted(train)])

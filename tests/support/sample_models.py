@@ -141,8 +141,7 @@ def model(kind: str) -> Model:
         data = Dataset(NAMES, "mos", X, y)
     parameters: Any = scheme.abilities.trial or scheme.Parameters()
     if name in ("fedga", "dp_tree"):
-        alone: Any = scheme
-        made: Model = alone.abilities.alone(parameters, domain, data)
+        made: Model = simulation.learn_local(scheme, parameters, domain, {"": data})[""].model
         return made
     made = simulation.central(scheme, parameters, domain, data).model
     if other != "other":

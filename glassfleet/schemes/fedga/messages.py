@@ -10,6 +10,7 @@ from glassfleet.contract.tasks import (
     Remembered,
     SchemeQuestion,
     check_class_order,
+    check_integer,
     read_task_head,
     task_errors,
     task_head,
@@ -74,13 +75,13 @@ class FedgaQuestion(SchemeQuestion):
         body = task.body
         with task_errors():
             check_class_order(domain)
-            seed = _integer(body["seed"], "seed", 0, 2**63 - 1)
+            seed = check_integer("seed", body["seed"], 0, 2**63 - 1)
             if kind == "depth":
                 return cls(kind, parameters, domain, seed)
-            depth = _integer(body["depth"], "depth", 1, MAX_DEPTH)
+            depth = check_integer("depth", body["depth"], 1, MAX_DEPTH)
             if kind == "local":
                 return cls(kind, parameters, domain, seed, depth)
-            generation = _integer(body["generation"], "generation", 0, 2**31)
+            generation = check_integer("generation", body["generation"], 0, 2**31)
             if not isinstance(body["fit_on_all"], bool):
                 raise TaskError("fit_on_all must be true or false")
             forest = Forest.from_value(body["structures"], len(domain.features), depth, MAX_STRUCTURES)
@@ -88,10 +89,4 @@ class FedgaQuestion(SchemeQuestion):
 
 
 read_task = Remembered(FedgaQuestion.from_task)
-"""``Question.from_task``, once for each task."""
-
-
-def _integer(value: object, name: str, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise TaskError(f"{name} must be an integer in [{least}, {most}]")
-    return value
+"""``FedgaQuestion.from_task``, once for each task."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.frbc.checks import check_answer, shapes_of
@@ -14,7 +13,7 @@ from glassfleet.schemes.frbc.client import answer
 from glassfleet.schemes.frbc.document import read_document
 from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import FrbcParameters
+from glassfleet.schemes.frbc.params import MAX_CLASSES, FrbcParameters
 from glassfleet.schemes.frbc.server import first, progress_of, step
 from schemas.errors import UsageError
 
@@ -27,6 +26,7 @@ class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
     purpose = frozenset[Purpose]({"classification"})
     Parameters = FrbcParameters
     own_kinds = frozenset({"rules"})
+    max_classes = MAX_CLASSES
     declared = Abilities(tables=FuzzyRuleClassifier.tables)
     read = staticmethod(FrbcQuestion.from_task)
     shapes = staticmethod(shapes_of)
@@ -42,17 +42,12 @@ class FederatedRuleClassifier(SumScheme[FrbcQuestion]):
             raise UsageError('a private run of frbc needs weights="pooled": nobody may know who found a rule')
         return self.exact(parameters).model_copy(update={"union": "sum"})
 
-    def most_told(self, task: Task) -> int:
-        """Return at which number the counts of an answer to a question of support end."""
-        return FrbcQuestion.from_task(task).parameters.support
-
     def equals_central(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
         return parameters.weights == "pooled" and super().equals_central(parameters)
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: FrbcQuestion, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
-        question = FrbcQuestion.from_task(task)
         inputs = question.n_features
         antecedents = 0
         if question.rules is not None:

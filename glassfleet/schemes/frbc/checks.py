@@ -59,7 +59,7 @@ def _check_rules(question: FrbcQuestion, contribution: Contribution) -> None:
 def _check_counts(question: FrbcQuestion, contribution: Contribution) -> None:
     rows, sums = contribution.rows, contribution.sums
     if "rows" in sums:
-        check_told(contribution, question.parameters.support)
+        check_told(contribution, question.most_told)
     if question.kind == SUPPORT:
         return
     known = int(sums["class_rows"].sum())

@@ -127,6 +127,11 @@ class FrbcQuestion(SchemeQuestion):
         """Limbs of a rule's key in a table, see :func:`key_of`."""
         return _LIMBS_PER_WORD * word_count(self.n_features, self.parameters.n_sets) + 1
 
+    @property
+    def most_told(self) -> int:
+        """At which number the counts of an answer end."""
+        return self.parameters.support
+
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body: dict[str, Any] = task_head(self.parameters, self.domain, self.parameters.max_rows)

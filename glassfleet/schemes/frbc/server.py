@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next
 from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
-from glassfleet.contract.tasks import check_classes
 from glassfleet.data.domain import Domain
 from glassfleet.private.support import noted
 from glassfleet.private.union import SIZES, peel
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.messages import (
     ANTECEDENT_SUMS,
-    NAME,
     RULE_SUMS,
     Candidates,
     FrbcQuestion,
@@ -26,7 +24,7 @@ from glassfleet.schemes.frbc.messages import (
     rules_of,
 )
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
-from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, FrbcParameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, FrbcParameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from schemas.codec import Value
@@ -35,7 +33,6 @@ from schemas.errors import RunFailedError
 
 def first(parameters: FrbcParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
     """Ask for rules."""
-    check_classes(domain, NAME, MAX_CLASSES)
     if parameters.support:
         classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
         return ask(ask_prefixes(FrbcQuestion("prefixes", parameters, domain), classes), {})

@@ -47,9 +47,8 @@ class FederatedRegressionTree(SumScheme[FrtQuestion]):
     step = staticmethod(step)
     shown = staticmethod(progress_of)
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: FrtQuestion, rows: int) -> Cost:
         """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""
-        question = read_task(task)
         nodes, depth = len(question.nodes), int(question.tree.depth[question.nodes].max())
         reached = min(1 << min(depth, 32), question.tree.size)
         width = question.gram_columns**2 if question.kind == "leaves" else question.n_features * 20

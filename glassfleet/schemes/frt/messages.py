@@ -151,7 +151,7 @@ class FrtQuestion(LayeredQuestion, SchemeQuestion):
 
 
 read_task = Remembered(FrtQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``FrtQuestion.from_task``, once for each task."""
 
 
 def _check_nodes(nodes: object, tree: FrtTree) -> None:

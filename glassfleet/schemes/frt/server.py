@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
 from glassfleet.contract.progress import OutlineNode, outlined
 from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
-from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.model.baseline import filled, typical_row
@@ -21,7 +20,7 @@ from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
-from glassfleet.schemes.frt.messages import NAME, FrtQuestion
+from glassfleet.schemes.frt.messages import FrtQuestion
 from glassfleet.schemes.frt.model import FrtModel
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, FrtParameters
 from glassfleet.schemes.frt.simplify import pruned
@@ -33,7 +32,6 @@ from schemas.errors import UsageError
 
 def first(parameters: FrtParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - nothing is random
     """Ask for the root's statistics."""
-    check_numeric(domain, NAME)
     if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
         raise UsageError(f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs")
     question = FrtQuestion("level", parameters, domain, FrtTree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Task
+from glassfleet.contract.messages import COLUMNS, SUPPORT
 from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
 from glassfleet.schemes.tree.client import answer
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
-from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters
+from glassfleet.schemes.tree.params import MAX_ROWS, NAME, TreeParameters, check_domain
 from glassfleet.schemes.tree.regressions import regressions
 from glassfleet.schemes.tree.server import progress_of, step
 from glassfleet.schemes.tree.start import first
@@ -43,6 +43,7 @@ class TreeScheme(SumScheme[TreeQuestion]):
         regressions=regressions,
         tables=tables,
     )
+    check_domain = staticmethod(check_domain)
     read = read_task
     shapes = staticmethod(shapes_of)
     first = staticmethod(first)
@@ -56,9 +57,8 @@ class TreeScheme(SumScheme[TreeQuestion]):
         """Return the largest total number of rows that the sums are good for."""
         return MAX_ROWS
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: TreeQuestion, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
-        question = read_task(task)
         terms, leaves, scored = question.width, len(question.tree.leaves), question.columns * (1 + question.targets)
         if question.kind in ("levels", COLUMNS, "scan"):
             terms = 4 * terms

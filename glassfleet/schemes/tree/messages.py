@@ -418,7 +418,7 @@ class TreeQuestion(LayeredQuestion, SchemeQuestion):
 
 
 read_task = Remembered(TreeQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``TreeQuestion.from_task``, once for each task."""
 
 
 def most_rules(parameters: TreeParameters, columns: int, classes: int) -> int:

@@ -18,7 +18,7 @@ from glassfleet.private.columns import check_classes, check_values, columns_of, 
 from glassfleet.private.support import noted, read_noted
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import TreeQuestion
-from glassfleet.schemes.tree.params import TreeParameters, check_domain
+from glassfleet.schemes.tree.params import TreeParameters
 from glassfleet.schemes.tree.rows import TrainingRows, class_values
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -29,7 +29,6 @@ def first(parameters: TreeParameters, domain: Domain, seed: int) -> Next:  # noq
 
     With `support` first on how many rows it rests that an input has different values; of categories later.
     """
-    check_domain(domain)
     question = TreeQuestion("scan", parameters, domain, levels=() if has_categories(domain) else first_levels(domain))
     if question.support or has_categories(domain):
         question = replace(question, kind=COLUMNS if question.support else "levels")

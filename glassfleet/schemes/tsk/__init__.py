@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import SUPPORT, Task
+from glassfleet.contract.messages import SUPPORT
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tsk.checks import check_answer, shapes_of
@@ -47,9 +47,8 @@ class FederatedTskSystem(SumScheme[TskQuestion]):
             raise UsageError('a private run of tsk needs antecedents="federated": a vehicle\'s own rules are no sums')
         return self.exact(parameters)
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: TskQuestion, rows: int) -> Cost:
         """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""
-        question = read_task(task)
         inputs, parameters = question.n_features, question.parameters
         rules = parameters.n_clusters if question.antecedents is None else len(question.antecedents)
         iterations = {"rules": parameters.max_iterations, "clusters": 2}.get(question.kind, 0)

@@ -98,7 +98,7 @@ class TskQuestion(LayeredQuestion, SchemeQuestion):
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {**task_head(self.parameters, self.domain), "max_rows": self.parameters.max_rows}
+        body: dict[str, Any] = task_head(self.parameters, self.domain, self.parameters.max_rows)
         for name in _ARRAYS:
             if (array := getattr(self, name)) is not None:
                 body[name] = array
@@ -157,7 +157,7 @@ def powers_of(strength: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 read_task = Remembered(TskQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``TskQuestion.from_task``, once for each task."""
 
 
 def check_antecedents(

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
 from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
-from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.fuzzy.consequent import WEIGHTS
@@ -24,7 +23,7 @@ from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
 from glassfleet.schemes.tsk.checks import read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
-from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, TskQuestion
+from glassfleet.schemes.tsk.messages import MAX_RULES, Kind, TskQuestion
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import TskRuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
@@ -40,7 +39,6 @@ MAX_LINES = 200
 
 def first(parameters: TskParameters, domain: Domain, seed: int) -> Next:  # noqa: ARG001 - cluster_seed is used
     """Ask for rules, or for the first sums of the common clustering."""
-    check_numeric(domain, NAME)
     memory: Memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
     if parameters.antecedents == "local":
         return ask(TskQuestion("rules", parameters, domain), memory)

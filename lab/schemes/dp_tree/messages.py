@@ -15,11 +15,11 @@ from glassfleet.contract.tasks import (
     SchemeQuestion,
     check_array,
     check_classes,
+    check_integer,
     read_task_head,
     task_errors,
     task_head,
 )
-from glassfleet.errors import TaskError
 from lab.schemes.dp_tree.params import DpTreeParameters
 from schemas.codec import Value
 
@@ -181,9 +181,7 @@ class DpTreeQuestion(SchemeQuestion):
             check_classes(domain, NAME, MAX_CLASSES)
             if kind == "hello":
                 return cls(kind, parameters, domain)
-            agents = body["agents"]
-            if isinstance(agents, bool) or not isinstance(agents, int) or not 1 <= agents <= MAX_AGENTS:
-                raise TaskError(f"agents must be an integer in [1, {MAX_AGENTS}]")
+            agents = check_integer("agents", body["agents"], 1, MAX_AGENTS)
             if kind == "edges":
                 return cls(kind, parameters, domain, agents)
             growth = Growth.from_value(body["tree"], len(domain.features), parameters.n_bins, parameters.max_depth)
@@ -193,7 +191,7 @@ class DpTreeQuestion(SchemeQuestion):
 
 
 read_task = Remembered(DpTreeQuestion.from_task)
-"""``Question.from_task``, once for each task."""
+"""``DpTreeQuestion.from_task``, once for each task."""
 
 
 def _read_edges(edges: Any, shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -128,9 +128,8 @@ class FederatedPerceptron(SumScheme[PerceptronQuestion]):
         """Return `parameters` as they are: nothing is nullified."""
         return parameters
 
-    def cost(self, task: Task, rows: int) -> Cost:
+    def cost(self, question: PerceptronQuestion, rows: int) -> Cost:
         """Return what an answer takes: so many steps of Adam, each over a batch and all weights."""
-        question = self.read(task)
         parameters, units, weights = question.parameters, question.shape.units, question.shape.size
         batch = max(1, min(parameters.batch_size, rows))
         steps = parameters.epochs * -(-rows // batch)
