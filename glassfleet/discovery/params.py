@@ -56,8 +56,7 @@ class DiscoveryParameters(BaseModel):
     memory : Memory or None
         How those of the features come about that are differences and lags; see :meth:`remembering`.
     guarded : bool
-        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count, as in runs of
-        former versions.
+        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count.
     summed : bool
         Only sums over vehicles are seen, as in private runs, and each vehicle counts itself in them. Else the
         coordinator counts vehicles by what each tells.
