@@ -67,8 +67,7 @@ class Task:
     def max_rows_each(self) -> int:
         """At most so many of a vehicle's rows count (:mod:`glassfleet.data.sampling`); 0: all. Raises TaskError.
 
-        Schemes leave it alone, like `nonce`: their clients are given the drawn rows. It stands in the body, where
-        vehicles of former versions do not mind it.
+        Schemes leave it alone, like `nonce`: their clients are given the drawn rows. It stands in the body.
         """
         most = self.body.get("max_rows_each", 0)
         if type(most) is not int or most < 0:
