@@ -110,7 +110,7 @@ class FolderCredentials:
         try:
             identity = load_identity(self._folder)
             signer = Signer(identity.key, identity.certificate)
-            # With its lists: nobody it has revoked shall be believed in between, on another thread.
+            # With its list: nobody it has revoked shall be believed in between, on another thread.
             self.verifier.trust(identity.ca, identity.crl)
         except UsageError as fault:
             if stamps != self._complained:

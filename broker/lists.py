@@ -1,6 +1,6 @@
-"""Revocation lists on their topic: in one message, or as blobs that a manifest names where one does not hold them.
+"""The revocation list on its topic: in one message, or as blobs that a manifest names where one does not hold it.
 
-Neither has a seal: the CA signed the lists, and a manifest that somebody forges costs some bytes and nothing else.
+Neither has a seal: the CA signed the list, and a manifest that somebody forges costs some bytes and nothing else.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.port import Message, Transport
-from schemas.envelope import Envelope, clearing, frames_for_lists
+from schemas.envelope import Envelope, clearing, frames_for_crl
 from schemas.errors import BrokerError, WireError
 from schemas.limits import MAX_CRL_BYTES
 from schemas.messages import Manifest
@@ -35,31 +35,31 @@ class ListTopic:
         self._published: tuple[str, ...] = ()
 
     def publish(self, crl: bytes) -> None:
-        """Publish lists (PEM) for all, retained.
+        """Publish a list (PEM) for all, retained.
 
         Raises
         ------
         BrokerError
-            They are longer than others read, or too large even for parts.
+            It is longer than others read, or too large even for parts.
         """
         if len(crl) > MAX_CRL_BYTES:
             raise BrokerError(
-                f"the revocation lists have {len(crl)} bytes, and nobody reads more than {MAX_CRL_BYTES}. Vehicles "
-                "fetch them with their next `glassfleet agent renew --max-answer-bytes`. A revoked certificate leaves "
+                f"the revocation list has {len(crl)} bytes, and nobody reads more than {MAX_CRL_BYTES}. Vehicles "
+                "fetch it with their next `glassfleet agent renew --max-answer-bytes`. A revoked certificate leaves "
                 "the list when it has expired: issue shorter ones (--days)"
             )
-        retained = frames_for_lists(crl, self._topics, self._transport.max_message_bytes)
+        retained = frames_for_crl(crl, self._topics, self._transport.max_message_bytes)
         former, self._published = self._published, retained.blobs
         self._clear(former)
         for frame in retained.frames:
             self._transport.publish(*frame, retain=True)
 
     def is_ours(self, digest: str) -> bool:
-        """Whether a blob of this digest is a part of lists that are being heard."""
+        """Whether a blob of this digest is a part of a list that is being heard."""
         return digest in self._store.open_digests
 
     def hear(self, message: Message, *, clears: bool) -> bytes | None:
-        """Take a message from the topic, or a blob `is_ours`; the lists (PEM), when it completed them.
+        """Take a message from the topic, or a blob `is_ours`; the list (PEM), when it completed that.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class ListTopic:
             return message.payload
         body = Envelope.from_bytes(message.payload, fleet=self._topics.fleet).body
         if not isinstance(body, Manifest) or body.what != "revoked":
-            raise WireError("malformed", "neither revocation lists nor the manifest of some")
+            raise WireError("malformed", "neither a revocation list nor the manifest of one")
         if body.digest != self._heard:
             self._store.want(body)
             self._leave(clears=clears)

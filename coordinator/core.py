@@ -263,7 +263,7 @@ class Coordinator:
             )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
         window = spec.window and spec.window.started(self.timeline.wall())
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "window": window})
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "window": window})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers() | self.fleet.faulty())
         champion = self.models.champion(spec.model)

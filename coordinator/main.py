@@ -42,7 +42,7 @@ from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
 from glassfleet.contract import catalogue
-from schemas.errors import StorageError
+from schemas.errors import StorageError, os_faults_as
 from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
 from schemas.plain_structlog import structlog
 from schemas.private_files import private_folder
@@ -222,10 +222,8 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
 
 
 def _make_state_folder(config: CoordinatorConfig) -> None:
-    try:
+    with os_faults_as(StorageError, f"cannot create the state directory {config.state_dir}"):
         private_folder(config.state_dir)
-    except OSError as fault:
-        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
 
 
 def _credentials(config: CoordinatorConfig) -> FolderCredentials | None:

@@ -304,7 +304,7 @@ def kinds_of(source: Source) -> list[str]:
 
 @functools.cache
 def software_version() -> str:
-    """Return the installed version of glassfleet; empty when it runs from a source tree that is not installed.
+    """Return name and installed version; the name alone where it runs from a source tree that is not installed.
 
     Looked up once: reading the package's metadata took a fifth of the fleet simulator's time.
     """

@@ -279,8 +279,8 @@ def frames_for_model(
     return _retained(pointer, topics.model_version(name, version), record, "model", topics, limit)
 
 
-def frames_for_lists(crl: bytes, topics: Topics, limit: int) -> Retained:
-    """Cut revocation lists (PEM) into retained payloads of at most `limit` bytes; raises as `frames_for_model`."""
+def frames_for_crl(crl: bytes, topics: Topics, limit: int) -> Retained:
+    """Cut a revocation list (PEM) into retained payloads of at most `limit` bytes; raises as `frames_for_model`."""
     head = Envelope(fleet=topics.fleet, body=Manifest(digest="0" * 64, count=1, size=0, what="revoked"))
     return _retained(head, topics.revoked(), crl, "revoked", topics, limit)
 
@@ -366,7 +366,7 @@ def _around(envelope: Envelope, body: Part | Manifest) -> bytes:
     return replace(envelope, body=body, signature=b"").to_bytes()
 
 
-def _retained(  # noqa: PLR0917 - what the two functions above hand on
+def _retained(  # noqa: PLR0917 - what the functions above hand on
     head: Envelope, topic: str, whole: bytes, what: Literal["request", "model", "revoked"], topics: Topics, limit: int
 ) -> Retained:
     if len(whole) <= _checked(limit):

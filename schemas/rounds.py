@@ -27,8 +27,7 @@ def count(row: Mapping[str, Any], name: str) -> int:
 def bytes_each(rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """Return how many bytes of requests a vehicle got in some rounds, and of answers it sent if it answered all.
 
-    As they are encoded, before they are sealed or packed; without receipts, some 250 bytes each, and the model. Of runs
-    that a former version ended the first is 0: it did not count them.
+    As they are encoded, before they are sealed or packed; without receipts, some 250 bytes each, and the model.
 
     >>> bytes_each([{"request_bytes": 900, "bytes": 3000, "accepted": 2}, {"request_bytes": 90, "bytes": 0}])
     (990, 1500)

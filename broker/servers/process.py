@@ -1,4 +1,4 @@
-"""Small things that every broker process of ours needs."""
+"""A broker as a process of ours: started, awaited, ended; and its port, folder and password."""
 
 from __future__ import annotations
 
@@ -129,8 +129,6 @@ class Program:
         Name of the file for what it prints.
     tells : mapping of str to int
         In which files it says why it does not start, and so many of their last lines.
-    environment : mapping of str to str or None
-        Its environment; None: ours.
     at_home : bool
         Whether it works in its state directory; else in ours.
     protocol : str
@@ -146,7 +144,6 @@ class Program:
     state_dir: Path
     output: str = "output"
     tells: Mapping[str, int] = field(default_factory=lambda: {"output": 4})
-    environment: Mapping[str, str] | None = None
     at_home: bool = True
     protocol: Literal["auto", "5", "3.1.1"] = "3.1.1"
     patience: float = 10.0
@@ -211,7 +208,6 @@ class ChildBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=program.environment,
                 cwd=program.state_dir if program.at_home else None,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - see die_with_parent
                 start_new_session=True,

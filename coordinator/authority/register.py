@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from coordinator.authority.certificates import Revoked
-from schemas.errors import StorageError, WireError
+from schemas.errors import StorageError, WireError, os_faults_as
 from schemas.private_files import make_folders, replace_private
 from schemas.trust.owner import Owner, Role
 
@@ -135,12 +135,8 @@ class RegisterFolder:
     def kept(self, serial: str) -> bytes:
         """Return a stored certificate as PEM. Raises StorageError when it is gone."""
         path = self.path_of(serial)
-        try:
+        with os_faults_as(StorageError, f"cannot read the certificate {path}", "; restore it from a backup"):
             return path.read_bytes()
-        except OSError as fault:
-            raise StorageError(
-                f"cannot read the certificate {path}: {fault.strerror}; restore it from a backup"
-            ) from fault
 
     def read(self) -> Register:
         """Return the register. Raises StorageError when it is damaged or gone."""
@@ -185,13 +181,9 @@ class RegisterFolder:
                 yield self.read()
 
 
-@contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def explained(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Turn an OSError into a StorageError that names the folder."""
-    try:
-        yield
-    except OSError as fault:
-        raise StorageError(f"cannot use the authority's folder {folder}: {fault.strerror}") from fault
+    return os_faults_as(StorageError, f"cannot use the authority's folder {folder}")
 
 
 def renewed_before(register: Register, present: Issued, key: str, now: dt.datetime) -> Issued | None:

@@ -46,7 +46,7 @@ from coordinator.authority.register import (
     listed,
     renewed_before,
 )
-from schemas.errors import NotFoundError, StorageError, UsageError, WireError
+from schemas.errors import NotFoundError, StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import make_folders, private_folder, replace_private, sync_folder
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, check_renewal, key_digest, load_key, read_request
@@ -181,10 +181,8 @@ class Authority:
     @property
     def crl_pem(self) -> bytes:
         """The current revocation list."""
-        try:
+        with os_faults_as(StorageError, f"cannot read {self.folder / CRL_FILE}"):
             return (self.folder / CRL_FILE).read_bytes()
-        except OSError as fault:
-            raise StorageError(f"cannot read {self.folder / CRL_FILE}: {fault.strerror}") from fault
 
     def issued(self) -> list[Issued]:
         """Return every certificate, in the order of issue."""

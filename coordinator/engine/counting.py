@@ -140,7 +140,7 @@ def _limit_rows(draft: Draft, members: tuple[str, ...]) -> bool:
     refused.
     """
     state, level = draft.state, draft.state.levels[-1]
-    if state.phase == "domain" or state.editions or level.number > 1 or state.max_rows_each or not state.spec.guarded:
+    if state.phase == "domain" or state.editions or level.number > 1 or state.max_rows_each:
         return False
     rows = {member: state.store[level.digest][member].rows for member in members}
     most = usual_rows(list(rows.values()))

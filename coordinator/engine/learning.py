@@ -300,7 +300,7 @@ def discovery_of(
         categories=scheme.abilities.categories,
         missing=scheme.abilities.missing_cells,
         excess=scheme.abilities.excess,
-        guarded=False,  # the engine says whether: runs that a former version began go on as they were
+        guarded=False,  # all rows count: `to_search` has what a run leaves out
     )
 
 
@@ -308,10 +308,8 @@ def to_search(state: RunState, scheme: Scheme) -> DiscoveryParameters:
     """Return what a run's search of its domain starts from."""
     spec = state.spec
     parameters = discovery_of(state.features, state.target, spec.bounds or {}, scheme)
-    if spec.guarded:
-        guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
-        parameters = parameters.model_copy(update=guard)
-    parameters = parameters.model_copy(update={"units": _units(state, parameters)})
+    guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
+    parameters = parameters.model_copy(update={**guard, "units": _units(state, parameters)})
     return parameters if spec.memory is None else parameters.remembering(spec.memory)
 
 

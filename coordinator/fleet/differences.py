@@ -97,7 +97,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str
     ----------
     evaluations : mapping of str to mapping
         What vehicles have sent about one model document, by agent, as `Fleet.evaluations` has it. Who did not tell the
-        constant's score (earlier software) is not named.
+        constant's score is not named.
 
     Examples
     --------

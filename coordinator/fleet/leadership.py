@@ -1,11 +1,11 @@
-"""Two coordinators with different journals on one fleet: which of them gives way. Pure.
+"""Two coordinators with different journals on one fleet: which of them gives way.
 
 One journal has a lock (`coordinator.process.standby`); nothing but the broker knows of two journals. The retained
 ``coordinator/state`` carries the *incarnation* of a coordinator's life, and in the envelope's time its *term*: the wall
 clock at its start, but always above every term that was read before it started (as in Raft). So the order of two terms
 is the order of two starts, also when a clock was wrong.
 
-- Who starts, looks first (`coordinator.fleet.leadership`): is somebody up, and does it answer? Then it refuses,
+- Who starts, looks first (`LeaderProbe`): is somebody up, and does it answer? Then it refuses,
   unless told to take over.
 - Who runs and reads a state that is not its own birth certificate publishes its own again. Such a state is a last will
   of a life before, a retained state that a broker brought back from its disk, or the question of somebody who starts.

@@ -20,7 +20,7 @@ from coordinator.journal import postgres
 from coordinator.journal.port import Damaged, Entry, Leader
 from coordinator.journal.rows import TABLES, Select, is_whole, leader_of, look, wall_of
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import JOURNAL, LEADER, MODELS, RECORDS, RUNS, VERSION, other_version
+from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS, has_tables
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -35,8 +35,6 @@ class JournalSummary:
     ----------
     what : str
         File, or URL without its password.
-    version : int
-        Of its tables.
     records, unfinished : int
         Events, and runs that a coordinator would go on with.
     bytes : int
@@ -54,7 +52,6 @@ class JournalSummary:
     """
 
     what: str
-    version: int
     records: int
     unfinished: int
     bytes: int
@@ -143,10 +140,11 @@ def _reading(url: str) -> Iterator[tuple[Select, bool]]:
         _reader(path, stands_still=not os.access(path.parent, os.W_OK)) if is_file else postgres.make_engine(parsed)
     )
 
-    def select(query: sa.Executable) -> Sequence[Any]:
+    @contextmanager
+    def connected() -> Iterator[sa.Connection]:
         try:
             with engine.connect() as connection:
-                return connection.execute(query).all()
+                yield connection
         except _UNREADABLE as fault:
             known = None if is_file else postgres.in_words(getattr(fault, "orig", None), what)
             if known is not None:
@@ -155,10 +153,14 @@ def _reading(url: str) -> Iterator[tuple[Select, bool]]:
                 f"the journal {what} cannot be read ({getattr(fault, 'orig', None) or fault})"
             ) from fault
 
+    def select(query: sa.Executable) -> Sequence[Any]:
+        with connected() as connection:
+            return connection.execute(query).all()
+
     try:
-        versions = select(sa.select(JOURNAL.c.version))
-        if (version := versions[0][0] if versions else None) != VERSION:
-            raise StorageError(other_version(what, version))
+        with connected() as connection:
+            if not has_tables(connection, what):
+                raise NotFoundError(f"there is no journal in {what}")
         yield select, is_file
     finally:
         engine.dispose()
@@ -198,6 +200,8 @@ def _file(path: Path) -> JournalSummary | None:
     try:
         with engine.connect() as connection:
             damage = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            if not has_tables(connection, str(path)):
+                return None
             counts = _counts(connection)
     except _UNREADABLE as fault:
         text = str(getattr(fault, "orig", None) or fault)
@@ -246,7 +250,7 @@ def _server(url: sa.URL) -> JournalSummary | None:
     engine = postgres.make_engine(url)
     try:
         with engine.connect() as connection:
-            if not sa.inspect(connection).has_table(RECORDS.name):
+            if not has_tables(connection, what):
                 return None
             counts = _counts(connection)
             locked = connection.execute(
@@ -282,7 +286,6 @@ def _counts(connection: sa.Connection) -> dict[str, Any]:
     documents = sum(connection.execute(each).scalar_one() for each in lengths)
     first, last = connection.execute(sa.select(func.min(RUNS.c.at), func.max(RUNS.c.at))).one()
     return {
-        "version": connection.execute(sa.select(JOURNAL.c.version)).scalar_one(),
         "records": records,
         "unfinished": connection.execute(open_runs).scalar_one(),
         "events": int(events),

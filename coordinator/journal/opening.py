@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 from coordinator.journal import postgres, sqlite
 from coordinator.journal.port import Again, Lock, Patience
 from coordinator.journal.sqlite import FileLock
-from schemas.errors import DamagedError, StorageError
+from schemas.errors import DamagedError, StorageError, os_faults_as
 from schemas.private_files import make_folders, private_database, refuse_shared
 
 _FULL = (
@@ -74,12 +74,10 @@ def _open_file(url: sa.URL, busy_timeout: float, again: Again) -> Database:
     if not url.database or url.database == ":memory:":
         raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
     path = Path(url.database)
-    try:
+    with os_faults_as(StorageError, f"cannot create the directory {path.parent}"):
         make_folders(path.parent)
         if not path.parent.stat().st_mode & stat.S_ISVTX:  # as /tmp: nobody can replace another's file
             refuse_shared(path.parent)
-    except OSError as fault:
-        raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
     engine = sqlite.make_engine(url, busy_timeout)
     lock = FileLock(path, engine, again)
     with suppress(OSError):  # SQLite says what is wrong

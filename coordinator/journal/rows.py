@@ -32,8 +32,8 @@ _CHECKED = {
     SCORES.name: ("agent", "body"),
     NOTICES.name: ("agent", "body"),
 }
-"""What a row's checksum is over; the last one is what the row is about. A record's wall clock was left out from the
-first version on: see `wall_of`."""
+"""What a row's checksum is over; the last one is what the row is about. A record's wall clock is left out: see
+`wall_of`."""
 
 _LAST_WALL = 1e11
 """The year 5138: a later time is no time, and cannot be written as a date."""

@@ -54,7 +54,7 @@ from coordinator.journal.tables import (
     RECORDS,
     RUNS,
     VERSION,
-    other_version,
+    has_tables,
 )
 from schemas.errors import DamagedError, StorageError
 
@@ -381,16 +381,9 @@ class SqlJournal:
 
     def _make_tables(self) -> None:
         with self._write() as connection:
-            names = sa.inspect(connection).get_table_names()
-            if JOURNAL.name not in names:
-                if RECORDS.name in names:
-                    raise StorageError(other_version(self._what, "0"))
+            if not has_tables(connection, self._what):
                 METADATA.create_all(connection, checkfirst=False)
                 connection.execute(sa.insert(JOURNAL).values(version=VERSION))
-                return
-            version = connection.execute(sa.select(JOURNAL.c.version)).scalar()
-            if version != VERSION:
-                raise StorageError(other_version(self._what, version))
 
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:

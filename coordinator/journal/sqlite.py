@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from coordinator.journal.port import Again
-from schemas.errors import StorageError
+from schemas.errors import StorageError, os_faults_as
 
 _MOST_AHEAD = 8 * 1024 * 1024
 """Bytes of the write-ahead log that stay on the disk; as a rule it begins again at half of that."""
@@ -91,10 +91,8 @@ class FileLock:
 
     def _try(self) -> bool:
         # Opened anew each time: a lock on a file that was replaced meanwhile would be worth nothing.
-        try:
+        with os_faults_as(StorageError, f"cannot create {self._path}"):
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as fault:
-            raise StorageError(f"cannot create {self._path}: {fault.strerror}") from fault
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

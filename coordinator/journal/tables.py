@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
+
+from schemas.errors import StorageError
 
 METADATA = sa.MetaData()
 
@@ -13,14 +13,6 @@ VERSION = 1
 
 JOURNAL = sa.Table("journal", METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 """The `VERSION` of the tables: one row."""
-
-
-def other_version(what: str, version: Any) -> str:
-    """Say that a journal is of another version than `VERSION`."""
-    return (
-        f"the journal {what} is of version {version}, this software knows {VERSION}: use the software that wrote it, "
-        "or give the coordinator a new journal (--journal)"
-    )
 
 
 class _Bytes(sa.LargeBinary):
@@ -110,3 +102,20 @@ SCORES = _kept("scores")
 
 NOTICES = _kept("notices")
 """What whoever is on duty was told: one row for each address."""
+
+
+def has_tables(connection: sa.Connection, what: str) -> bool:
+    """Whether a journal is in a database; raises StorageError for one of another `VERSION`."""
+    names = sa.inspect(connection).get_table_names()
+    if JOURNAL.name in names:
+        version = connection.execute(sa.select(JOURNAL.c.version)).scalar()
+    elif RECORDS.name in names:
+        version = 0
+    else:
+        return False
+    if version != VERSION:
+        raise StorageError(
+            f"the journal {what} is of version {version}, this software knows {VERSION}: use the software that wrote "
+            "it, or give the coordinator a new journal (--journal)"
+        )
+    return True

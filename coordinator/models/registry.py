@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -23,20 +24,19 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain.moved import moved
 from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
-from schemas.errors import DamagedError, NotFoundError, UsageError
+from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.record import CENTRAL, ModelRecord, Training
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer, Verifier
-from contextlib import suppress
-from typing import Final
-
-from schemas.errors import DocumentError, VerificationError
 
 _log = structlog.get_logger("coordinator")
 
 LONGEST = 2**31 - 1
 """The version that is longest to write: what fits with it fits with any."""
+
+LOOKS: Final = 10
+"""Later versions that are looked at for a drift: of an elastic run none tells of one."""
 
 
 @dataclass(eq=False)
@@ -309,10 +309,6 @@ def _training(state: RunState) -> Training:
         nullified_cells=state.nullified,
         sums_digest=sums_digest if isinstance(sums_digest, str) else "",
     )
-
-
-LOOKS: Final = 10
-"""Later versions that are looked at: of an elastic run none tells of a drift."""
 
 
 def moved_since(registry: Registry, record: ModelRecord) -> list[str]:

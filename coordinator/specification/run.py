@@ -221,9 +221,6 @@ class RunSpec(BaseModel):
     nonce : str
         Stands in each task of the run, see ``glassfleet.contract.messages.Task``. The coordinator draws it; what is
         given is replaced.
-    guarded : bool
-        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
-        that a former version began.
     private : PrivatePolicy or None
         Nobody sees a single vehicle's numbers, see `glassfleet.private`; None: the coordinator and the broker do.
     rollout : RolloutPlan or None
@@ -249,7 +246,6 @@ class RunSpec(BaseModel):
     without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     readmit: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    guarded: bool = False
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
     rollout: RolloutPlan | None = None
     private: PrivatePolicy | None = None

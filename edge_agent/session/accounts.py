@@ -40,10 +40,8 @@ KEPT_RUNS = 10_000
 
 KEPT_DAYS = 730
 
-
 _MOMENT = 1e-3
 """Shorter looks whether there is something to do are not counted."""
-
 
 OTHER = ""
 """Stands for what belongs to no run: models, their scores, the coordinator's word."""
@@ -95,7 +93,25 @@ class OverBudgetError(TaskError):
     """The month's limits do not allow it. Says nothing about rows: it is told in private runs, too."""
 
 
-class Allowance:
+class _Account:
+    """One table in a file of its own, made when missing, for this user alone. Used by one thread."""
+
+    def __init__(self, path: Path, table: str, wall: Callable[[], float]) -> None:
+        self._path = path
+        self._wall = wall
+        with suppress(OSError):  # SQLite says what is wrong
+            private_database(path)
+        with _explained("open", path):
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.executescript(table)
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._database.close()
+
+
+class Allowance(_Account):
     """Counts what is spent. Used by one thread.
 
     Parameters
@@ -113,11 +129,9 @@ class Allowance:
     """
 
     def __init__(self, path: Path, limits: Monthly, wall: Callable[[], float]) -> None:
-        self._path = path
+        super().__init__(path, _SPENT_TABLE, wall)
         self._limits = limits
-        self._wall = wall
         with _explained("open", path):
-            self._database = _opened(path, _SPENT_TABLE)
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute("DELETE FROM spent WHERE month < ?", (_month(wall() - KEPT_DAYS * 86400.0),))
 
@@ -169,12 +183,8 @@ class Allowance:
         if why := self.why_not(run):
             raise OverBudgetError(why)
 
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._database.close()
 
-
-class Disclosures:
+class Disclosures(_Account):
     """The list of runs that were answered. Used by one thread.
 
     Parameters
@@ -191,10 +201,7 @@ class Disclosures:
     """
 
     def __init__(self, path: Path, wall: Callable[[], float]) -> None:
-        self._path = path
-        self._wall = wall
-        with _explained("open", path):
-            self._database = _opened(path, _TOLD_TABLE)
+        super().__init__(path, _TOLD_TABLE, wall)
 
     def note(
         self, run: str, scheme: str, numbers: int, protection: Mapping[str, int] | None, members: Sequence[str]
@@ -231,10 +238,6 @@ class Disclosures:
             row = self._database.execute("SELECT protection FROM told WHERE run = ?", (run,)).fetchone()
         return row is not None and bool(json.loads(row[0]))
 
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._database.close()
-
 
 class WatchStore:
     """The memory on disk. A file that cannot be read is begun anew: drift is then told from the next night on."""
@@ -270,8 +273,7 @@ def told(path: Path) -> list[dict[str, Any]]:
     StorageError
         The file cannot be read.
     """
-    with _explained("read", path):
-        selected = _read_only(path, f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run")  # noqa: S608
+    selected = _read_only(path, f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run")  # noqa: S608
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in selected]
     return [{**row, **{name: json.loads(row[name]) for name in ("protection", "members")}} for row in rows]
 
@@ -293,8 +295,7 @@ def _count(value: Any) -> int:
 
 def spent(path: Path) -> list[dict[str, Any]]:
     """Return ``month``, ``megabytes`` and ``seconds`` of each month, the oldest first; raises StorageError."""
-    with _explained("read", path):
-        rows = _read_only(path, "SELECT month, sum(bytes) / 1e6, sum(seconds) FROM spent GROUP BY month ORDER BY month")
+    rows = _read_only(path, "SELECT month, sum(bytes) / 1e6, sum(seconds) FROM spent GROUP BY month ORDER BY month")
     return [dict(zip(("month", "megabytes", "seconds"), row, strict=True)) for row in rows]
 
 
@@ -302,21 +303,11 @@ def _month(wall: float) -> str:
     return datetime.fromtimestamp(max(0.0, wall), tz=UTC).strftime("%Y-%m")
 
 
-def _opened(path: Path, schema: str) -> sqlite3.Connection:
-    """Open a file, which is made when missing, for this user alone; raises sqlite3.Error."""
-    with suppress(OSError):  # SQLite says what is wrong
-        private_database(path)
-    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.executescript(schema)
-    return database
-
-
 def _read_only(path: Path, query: str) -> list[Any]:
-    """Return the rows of a query, none where there is no file; raises sqlite3.Error."""
+    """Return the rows of a query, none where there is no file; raises StorageError."""
     if not path.exists():
         return []
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+    with _explained("read", path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         return database.execute(query).fetchall()
 
 

@@ -202,14 +202,12 @@ def load_rows(path: Path) -> Dataset:
     """Return the rows of a snapshot; raises StorageError when it cannot be read."""
     try:
         with explained("read", path), np.load(path, allow_pickle=False) as stored:
-            # Snapshots of former versions have no categories.
-            texts = json.loads(str(stored["categories"])) if "categories" in stored else {}
             return Dataset(
                 tuple(str(name) for name in stored["features"]),
                 str(stored["target"]),
                 stored["X"],
                 stored["y"],
-                categories={name: tuple(own) for name, own in texts.items()},
+                categories={name: tuple(own) for name, own in json.loads(str(stored["categories"])).items()},
             )
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as fault:
         raise StorageError(

@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from coordinator.journal import Entry, Journal, postgres
-from coordinator.journal.inspect import rows
+from coordinator.journal.inspect import inspect, rows
 from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Kept, Leader, overview
 from coordinator.journal.sql import SqlJournal
 from coordinator.runs.view import run_document
-from schemas.errors import DamagedError, StorageError
+from schemas.errors import DamagedError, NotFoundError, StorageError
 from tests.support.coordinator_bench import memory_opener
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 from tests.support.postgres import PostgresServer
@@ -485,16 +485,21 @@ def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> Non
     assert len(list(journal.records("r"))) == 7
 
 
-def test_journal_refuses_tables_of_another_version(address: str) -> None:
-    damage(filled(address), "UPDATE journal SET version = 9999")
-    with pytest.raises(StorageError, match="is of version 9999"):
-        SqlJournal(address)
+@pytest.mark.parametrize(
+    ("statement", "version"), [("UPDATE journal SET version = 9999", 9999), ("DROP TABLE journal", 0)]
+)
+def test_journal_of_another_version_is_refused(address: str, statement: str, version: int) -> None:
+    damage(filled(address), statement)
+    for look in (SqlJournal, inspect, lambda url: list(rows(url))):
+        with pytest.raises(StorageError, match=f"is of version {version}, this software knows"):
+            look(address)
 
 
-def test_journal_refuses_tables_from_before_versions(address: str) -> None:
-    damage(filled(address), "DROP TABLE journal")
-    with pytest.raises(StorageError, match="is of version 0, this software knows"):
-        SqlJournal(address)
+def test_a_database_without_our_tables_is_no_journal_yet(address: str) -> None:
+    damage(address, "CREATE TABLE other (x INTEGER)")
+    assert inspect(address) is None
+    with pytest.raises(NotFoundError, match="there is no journal"):
+        list(rows(address))
 
 
 def test_sqlite_journal_whose_lock_was_removed_is_written_no_more(path: Path) -> None:

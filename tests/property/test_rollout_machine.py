@@ -39,7 +39,7 @@ def report(agent: str, candidate: float, former: float = 1.0, variance: float = 
         PRESENT: [candidate - 1.0, variance, 0.0, 0.0],
         FORMER: [candidate / former - 1.0, variance, former - 1.0, variance],
     }
-    return Reported(0.0, agent, "rmse", candidate, 1.0, beside=beside)
+    return Reported(0.0, agent, "rmse", candidate, 1.0, local=1.0, beside=beside)
 
 
 EVENTS = st.one_of(

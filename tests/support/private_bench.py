@@ -222,7 +222,6 @@ class PrivateStage:
             "run": "r1",
             "scheme": "frt",
             "nonce": NONCE,
-            "guarded": True,
             "parameters": {"max_depth": 2, "n_sets": 2},
             "private": {},
             **spec,

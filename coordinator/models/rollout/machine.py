@@ -156,8 +156,8 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     cause, verdict, former = judged(state, result)
     if cause:
         after, effects = _end(state, cause, now, verdict)
-        digests = dict(state.start.formers)
-        return after, (*effects, *(Return(former, digests[former], verdict) for _ in range(bool(former))))
+        returns = (Return(former, dict(state.start.formers)[former], verdict),) if former else ()
+        return after, (*effects, *returns)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)

@@ -381,7 +381,7 @@ def _document(state: Rollout, now: float) -> dict[str, Any]:
         "ended": state.at if state.is_ended else None,
         "remaining": state.left if state.phase == "paused" else None if wake is None else max(0.0, wake - now),
         "needed": state.needed if state.is_open else None,
-        "awaited": len(state.able - set(state.reports)) if state.is_open else None,
+        "awaited": len(state.awaited) if state.is_open else None,
         "stages": [
             {
                 "share": stage.share,

@@ -45,8 +45,8 @@ class StageOpened:
 class Reported:
     """A vehicle's scores of candidate and champion, on the same rows; and of a model of its own training rows alone.
 
-    `local` is None in the journals of earlier software. `beside` has for the champion and each former version, by
-    digest: how much worse the candidate is than it, the variance of that, and the same two of it and the champion.
+    `beside` has for the champion and each former version, by digest: how much worse the candidate is than it, the
+    variance of that, and the same two of it and the champion.
     """
 
     at: float
@@ -54,7 +54,7 @@ class Reported:
     metric: str
     candidate: float
     champion: float
-    local: float | None = None
+    local: float
     beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
@@ -164,7 +164,7 @@ def event_of(decision: Decision) -> Event:
     rollout = body.pop("rollout")
     if kind is Started:
         body |= {"name": decision.name, "rollout": rollout, "plan": RolloutPlan.from_document(body["plan"])}
-        body["formers"] = tuple((version, digest) for version, digest in body.get("formers", ()))
+        body["formers"] = tuple((version, digest) for version, digest in body["formers"])
     if kind is StageOpened:
         body["agents"] = tuple(body["agents"])
     event: Event = kind(at=decision.at, **body)

@@ -72,7 +72,7 @@ def tally(state: Rollout) -> Tally:
         middle = max(
             [mean_of_cut(worse), *(mean_of_cut([own[0] for own in differences[version]]) for version in formers)]
         )
-    alone = [relative(each.metric, each.candidate, each.local) for each in reports if each.local is not None]
+    alone = [relative(each.metric, each.candidate, each.local) for each in reports]
     return Tally(
         len(worse),
         middle,

@@ -160,7 +160,7 @@ class Drive(Play):
 
 def a_run(vehicles: list[Dataset], **how: Any) -> Drive:
     lies = how.pop("lies", {})
-    spec = RunSpec.from_document({"run": "r", "scheme": "tree", "guarded": True, **how})
+    spec = RunSpec.from_document({"run": "r", "scheme": "tree", **how})
     return Drive(spec, {f"v{number:02d}": data for number, data in enumerate(vehicles)}, lies)
 
 
@@ -241,16 +241,6 @@ def test_the_run_names_who_lies_about_the_target_by_what_the_others_would_gain(*
         again, _ = Engine().step(again, from_value(codec.decode(codec.encode(to_value(event)))))
     assert again is not None
     assert again.harmful == state.harmful
-
-
-def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
-    drive = a_run(fleet(factor=1e6), scheme="frt", guarded=False)
-    state = drive.run()
-    assert state.max_rows_each == 0
-    assert state.domain is not None
-    assert state.domain.features[0].high > 1e6, "limits as that version finds them: its answers are in the journal"
-    first = Engine().step(None, drive.events[0])[0].levels[0].task
-    assert set(first.body) == {"columns", "target", "min_count", "round"}
 
 
 def _shuffled(data: Dataset) -> Dataset:

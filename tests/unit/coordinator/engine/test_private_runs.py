@@ -44,7 +44,7 @@ def test_support_is_of_the_run_and_what_it_withholds_is_in_the_summary(private: 
 def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
     wide = unit_domain("ab", high=2.0).to_document()
     wide["features"][1]["high"] = 1e6
-    stage = paired(scheme="tree", parameters={"max_rules": 4}, domain=wide, guarded=False)
+    stage = paired(scheme="tree", parameters={"max_rules": 4}, domain=wide)
     stage.finish(*AGENTS)
     assert stage.state.private["without_slopes"] == ["b"]
     stage.check_end()

@@ -165,7 +165,7 @@ def fleet(*others: tuple[float, float | None], metric: str = "rmse", sound: int 
         (fleet((1.6, 1.5), (9.0, 2.0)), ["v6", "v5"]),
         (fleet((1.4, 1.3)), []),  # not three times the median
         (fleet((40.0, 41.0)), []),  # its target varies more: so does what forecasts without inputs
-        (fleet((40.0, None)), []),  # earlier software does not tell of the constant
+        (fleet((40.0, None)), []),  # it did not tell of the constant
         (fleet((40.0, 1.2), sound=3), []),  # of four nobody can tell who is wrong
         (fleet((0.1, 0.3), metric="f1"), ["v5"]),
         (fleet((0.1, 0.05), metric="f1"), []),

@@ -83,7 +83,7 @@ def test_every_parameter_of_every_scheme_has_a_field_that_says_what_it_is(scheme
 def test_every_setting_of_a_run_has_a_field() -> None:
     models = {"": RunSpec, "policy.": RoundPolicy, "private.": PrivatePolicy, "rollout.": RolloutPlan}
     settings = {f"{place}{each.name}" for place, model in models.items() for each in parameters_of(model)}
-    without = {"scheme", "guarded", "nonce", "rollout.gate"}  # chosen above the others, or set by the coordinator
+    without = {"scheme", "nonce", "rollout.gate"}  # chosen above the others, or set by the coordinator
     assert settings - fields_of("tree").keys() == without
 
 

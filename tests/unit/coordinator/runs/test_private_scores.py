@@ -25,7 +25,6 @@ from tests.support.sample_models import unit_domain
 AGENTS = [f"v{number:02d}" for number in range(14)]
 SPEC: dict[str, Any] = {
     "domain": unit_domain("ab", high=2.0),
-    "guarded": False,
     "private": {"patience": 0},
     "parameters": {"max_depth": 2},
     "policy": {"deadline": 10, "gather_agents": len(AGENTS)},
