@@ -222,8 +222,8 @@ class RunSpec(BaseModel):
         Stands in each task of the run, see ``glassfleet.contract.messages.Task``. The coordinator draws it; what is
         given is replaced.
     guarded : bool
-        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it; False in runs
-        that a former version began.
+        One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. The coordinator sets it in each run that
+        it starts.
     private : PrivatePolicy or None
         Nobody sees a single vehicle's numbers, see `glassfleet.private`; None: the coordinator and the broker do.
     rollout : RolloutPlan or None

@@ -47,8 +47,7 @@ def _tables(model: PersonalTree | Population) -> RuleTables:
     if isinstance(model, Population):
         raise UsageError(
             "this is a population of tree structures, not a tree: only a vehicle can make a tree of it, with its "
-            "own rows. Export the vehicle's own model, or the population as json, markdown or html, or a structure "
-            "as svg or png"
+            "own rows. Export the vehicle's own model, or the population as json, or its fittest structure as svg"
         )
     return model.tables()
 
