@@ -161,7 +161,7 @@ def counterfactual_lines(result: Counterfactual, domain: Domain, *, is_asked: bo
             "  ",
         )
     if result.already:
-        return [*lines, "  nothing is to be changed: the row reaches it is"]
+        return [*lines, "  nothing is to be changed: the row reaches it as it is"]
     if result.best is None:
         lines.append("  no change of the inputs within their ranges was found")
         if result.closest is not None:

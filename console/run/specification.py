@@ -117,16 +117,17 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         spec["window"] = window_of(options.last)
     if options.private:
         spec.setdefault("private", {})
+    try:
+        asked = RunSpec.from_document(spec)
+    except UsageError as fault:
+        raise fault if options.policy_file is None else UsageError(f"{options.policy_file}: {fault}") from fault
     if options.exact:
         from glassfleet.contract import catalogue
 
-        scheme = catalogue.load(spec.get("scheme", DEFAULT))
-        parameters = checked_parameters(scheme, spec.get("parameters", {}), "parameters.")
-        spec["parameters"] = scheme.exact(parameters).model_dump(mode="json")
-    try:
-        RunSpec.from_document(spec)
-    except UsageError as fault:
-        raise fault if options.policy_file is None else UsageError(f"{options.policy_file}: {fault}") from fault
+        scheme = catalogue.load(asked.scheme)
+        spec["parameters"] = scheme.exact(checked_parameters(scheme, asked.parameters, "parameters.")).model_dump(
+            mode="json"
+        )
     return spec
 
 

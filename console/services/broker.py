@@ -228,8 +228,8 @@ def _with_passwords(options: ConfigOptions) -> MosquittoConfig:
             f"{options.host} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
             "broker on 127.0.0.1"
         )
-    common = (options.port, options.folder, options.host, options.max_message_bytes)
-    return MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
+    place = (options.port, options.folder, options.host)
+    return MosquittoConfig(*place, options.max_message_bytes, cert=cert, key=key, run_as="mosquitto")
 
 
 def _mutual(options: ConfigOptions, identity: Path) -> MosquittoConfig:

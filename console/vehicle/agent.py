@@ -1,4 +1,4 @@
-"""``glassfleet agent``: the process on a vehicle. Imports the core packages only (promise 6)."""
+"""``glassfleet agent``: the process on a vehicle. Imports the core packages only."""
 
 from __future__ import annotations
 

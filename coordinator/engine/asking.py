@@ -96,7 +96,7 @@ def wanted(state: RunState) -> tuple[int, str]:
         return private.least_vehicles, asked_for(private)
     if policy.gather_agents == 1:
         return 1, ""
-    setting = "min_agents" if policy.gather_agents == policy.min_agents else "gather_agents"
+    setting = "--min-agents" if policy.gather_agents == policy.min_agents else "policy.gather_agents"
     return policy.gather_agents, f"to learn from fewer: {setting}"
 
 

@@ -67,7 +67,7 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
     assert failed.returncode == 6
     result, end = failed.stderr.splitlines()
     assert re.search(
-        r": needs 2 vehicles that can answer \(to learn from fewer: min_agents\): no vehicle is up; waits until "
+        r": needs 2 vehicles that can answer \(to learn from fewer: --min-agents\): no vehicle is up; waits until "
         r"(\S{10} )?[\d:]{8} UTC for others$",
         result,
     )

@@ -224,7 +224,7 @@ def test_fleet_of_which_too_few_are_up_keeps_its_model_until_the_operator_asks_f
     fleet.birth("b", status="down")
     fleet.core.start_run(toy_spec("r2", policy=DEFAULT))
     assert fleet.core.runs.document("r2")["reason"].startswith(
-        "needs 2 vehicles that can answer (to learn from fewer: min_agents): 1 is up; waits until "
+        "needs 2 vehicles that can answer (to learn from fewer: --min-agents): 1 is up; waits until "
     )
     fleet.pass_time(60)
     assert fleet.core.runs.document("r2")["reason"] == (

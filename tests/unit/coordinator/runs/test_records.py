@@ -124,8 +124,8 @@ def waits_for(state: RunState) -> str:
             2,
             {"a": OFFER},
             (
-                "needs 2 vehicles that can answer (to learn from fewer: gather_agents): 1 is up; waits until 12:00:00 "
-                "for others"
+                "needs 2 vehicles that can answer (to learn from fewer: policy.gather_agents): 1 is up; waits until "
+                "12:00:00 for others"
             ),
         ),
         (
@@ -140,8 +140,8 @@ def waits_for(state: RunState) -> str:
             3,
             {"a": OFFER, "b": OFFER, "v1": BLIND},
             (
-                "needs 3 vehicles that can answer (to learn from fewer: gather_agents): 3 are up, 2 can; waits until "
-                "12:00:00 for others; not counted: "
+                "needs 3 vehicles that can answer (to learn from fewer: policy.gather_agents): 3 are up, 2 can; waits "
+                "until 12:00:00 for others; not counted: "
                 "has no column 'x' (v1)"
             ),
         ),
