@@ -1,8 +1,8 @@
 """The shell around agents: threads, the clock, signals. `run_agent` is what ``glassfleet agent`` calls.
 
 The transport's thread only puts into a queue; one loop takes from it, lets the agents do what is due, and scores
-models when there is nothing else. The loop serves one agent
-(`run_agent`), or many where tests and benchmarks have them in one process.
+models when there is nothing else. The loop serves one agent (`run_agent`), or many where tests and benchmarks have
+them in one process.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Forecaster:
 
     Parameters
     ----------
-    rows : Rows
+    rows : LiveRows
     features : LiveFeatures
     watch : ModelWatch
     log : ForecastLog

@@ -34,7 +34,7 @@ class LivePlan:
     ----------
     time : TimePlan or None
         How signals become rows; None: each sample is a row.
-    columns : dict of str to Column
+    columns : dict of str to ColumnPlan
         What the values of each signal are, by the plan's own names; empty: they are taken as they come.
     csv : Csv
         What texts mean, where a column does not say it.
@@ -46,7 +46,7 @@ class LivePlan:
         How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
     scale : float
         How many seconds 1 is there.
-    clock_cells : Column
+    clock_cells : ColumnPlan
         How its numbers are written as texts.
     leaves : dict of str to Leaf
         What a catalogue says of columns: they get its units, words and limits.
@@ -157,7 +157,7 @@ class LivePlan:
 
         Parameters
         ----------
-        sample : Sample
+        sample : LiveSample
         units : mapping of str to str
             That the source tells of its signals.
 
