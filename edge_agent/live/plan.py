@@ -17,7 +17,7 @@ from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
 from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
 from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import LiveSample
+from edge_agent.live.port import LiveSample, SampleRequest
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
@@ -151,6 +151,12 @@ class LivePlan:
     def _sources(self) -> dict[str, str]:
         """The source's name of each column."""
         return {name: column.source or name for name, column in self.columns.items()}
+
+    def request(self, source: str, **more: Any) -> SampleRequest:
+        """Return the request for the samples of a source; `more` are its other fields."""
+        return SampleRequest(
+            source, signals=self.signals, time=self.clock, plan=self.plan, seconds=self.seconds, **more
+        )
 
     def taken(self, sample: LiveSample, units: Mapping[str, str] = MappingProxyType({})) -> LiveSample:
         """Return a sample with its time in seconds, and its values by the plan's names, in its units.
