@@ -44,9 +44,9 @@ class ListTopic:
         """
         if len(crl) > MAX_CRL_BYTES:
             raise BrokerError(
-                f"the revocation list has {len(crl)} bytes, and nobody reads more than {MAX_CRL_BYTES}. Vehicles "
-                "fetch it with their next `glassfleet agent renew --max-answer-bytes`. A revoked certificate leaves "
-                "the list when it has expired: issue shorter ones (--days)"
+                f"the revocation list has {len(crl)} bytes, and nobody reads more than {MAX_CRL_BYTES}. "
+                "`glassfleet agent renew` does not get them either. A revoked certificate leaves the list when it has "
+                "expired: issue shorter ones (--days)"
             )
         retained = frames_for_crl(crl, self._topics, self._transport.max_message_bytes)
         former, self._published = self._published, retained.blobs

@@ -305,7 +305,7 @@ class Agent:
         self._effects.stop()
         self._models.stop()
         if say_goodbye and self._online:
-            self.transport.publish(*self._presence.state("down", stopped=True), retain=True)
+            self.transport.publish(*self._presence.down(stopped=True), retain=True)
             self.transport.flush(STOP_WAIT)
         self._online = False
         self.transport.stop()

@@ -12,9 +12,8 @@ import http.client
 import json
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -31,28 +30,15 @@ from schemas.trust.identity import Token, load_key, make_request, new_key, prove
 from schemas.trust.owner import Owner
 from schemas.trust.signing import Verifier
 
-
-@dataclass(frozen=True)
-class ListeningLimit:
-    """How long, and for how much, the authority is listened to.
-
-    Attributes
-    ----------
-    timeout : float
-        Seconds for each connection.
-    answer_bytes : int
-        Longest answer that is read: a certificate is short, a fleet's revocation list need not be.
-    """
-
-    timeout: float = 15.0
-    answer_bytes: int = MAX_CRL_BYTES
+TIMEOUT: Final = 15.0
+"""Seconds for each connection with the authority."""
 
 
 class EnrolmentError(BrokerError):
     """The authority cannot be reached, is another one, or refuses."""
 
 
-def enrol(folder: Path, token: Token, url: str, *, patience: ListeningLimit = ListeningLimit()) -> dt.datetime:
+def enrol(folder: Path, token: Token, url: str) -> dt.datetime:
     """Enrol over the network; returns when the certificate ends.
 
     Parameters
@@ -62,7 +48,6 @@ def enrol(folder: Path, token: Token, url: str, *, patience: ListeningLimit = Li
     token : Token
     url : str
         ``https://host[:port]`` of the authority.
-    patience : ListeningLimit
 
     Raises
     ------
@@ -80,7 +65,7 @@ def enrol(folder: Path, token: Token, url: str, *, patience: ListeningLimit = Li
         )
     host, port = _place(url)
     # Nothing that is secret is said on this first, unverified connection.
-    ca = _call(host, port, _unverified(), "GET", "/v1/ca", patience=patience)
+    ca = _call(host, port, _unverified(), "GET", "/v1/ca")
     try:
         is_ours = token.trusts(ca)
     except WireError:
@@ -95,11 +80,11 @@ def enrol(folder: Path, token: Token, url: str, *, patience: ListeningLimit = Li
     request = make_request(key, owner).decode()
     body = {"token": token.secret, "request": request}
     context = client_context(tls_of(None, folder / CA))
-    answer = _json(_call(host, port, context, "POST", "/v1/enrol", body, patience=patience), url)
+    answer = _json(_call(host, port, context, "POST", "/v1/enrol", body), url)
     return _store(folder, key, owner, answer | {"ca": ca.decode()})
 
 
-def renew(folder: Path, url: str, *, patience: ListeningLimit = ListeningLimit()) -> dt.datetime:
+def renew(folder: Path, url: str) -> dt.datetime:
     """Get a new certificate for a new key, proving that we hold the current one; returns when the new one ends.
 
     Whoever has a copy of the folder from before is left with a certificate that the next renewal revokes; if it renews
@@ -115,10 +100,10 @@ def renew(folder: Path, url: str, *, patience: ListeningLimit = ListeningLimit()
     """
     host, port = _place(url)
     with alone_in(folder):  # of two at once, the one that stores last could store what the other had revoked
-        return _renew(folder, url, host, port, patience)
+        return _renew(folder, url, host, port)
 
 
-def _renew(folder: Path, url: str, host: str, port: int, patience: ListeningLimit) -> dt.datetime:
+def _renew(folder: Path, url: str, host: str, port: int) -> dt.datetime:
     identity, key = load_identity(folder), next_key(folder)
     request = make_request(key, identity.owner)
     body = {
@@ -127,7 +112,7 @@ def _renew(folder: Path, url: str, host: str, port: int, patience: ListeningLimi
         "signature": base64.b64encode(prove_renewal(identity.key, request)).decode(),
     }
     context = client_context(tls_of(None, folder / CA))
-    answer = _json(_call(host, port, context, "POST", "/v1/renew", body, patience=patience), url)
+    answer = _json(_call(host, port, context, "POST", "/v1/renew", body), url)
     return _store(folder, key, identity.owner, answer | {"ca": identity.ca.decode()})
 
 
@@ -185,10 +170,10 @@ def _unverified() -> ssl.SSLContext:
 
 def _call(  # noqa: PLR0917 - one request, spelled out
     host: str, port: int, context: ssl.SSLContext, method: str, path: str,
-    body: dict[str, str] | None = None, *, patience: ListeningLimit,
+    body: dict[str, str] | None = None,
 ) -> bytes:  # fmt: skip
     place = f"{host}:{port}"
-    connection = http.client.HTTPSConnection(host, port, timeout=patience.timeout, context=context)
+    connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=context)
     try:
         connection.connect()
         if context.verify_mode is not ssl.CERT_NONE:
@@ -196,7 +181,7 @@ def _call(  # noqa: PLR0917 - one request, spelled out
         headers = {"Content-Type": "application/json"} if body else {}
         connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
         answer = connection.getresponse()
-        content = answer.read(patience.answer_bytes + 1)
+        content = answer.read(MAX_CRL_BYTES + 1)  # a certificate is short, a fleet's revocation list need not be
     except ssl.SSLError as fault:
         words = tls_words(fault, host).replace("the broker", "the authority")
         raise EnrolmentError(f"TLS with {place}: {words}") from fault
@@ -207,11 +192,8 @@ def _call(  # noqa: PLR0917 - one request, spelled out
         ) from fault
     finally:
         connection.close()
-    if len(content) > patience.answer_bytes:
-        raise EnrolmentError(
-            f"{place} answers more than an authority would ({patience.answer_bytes} bytes): is the URL right? If the "
-            "fleet's revocation list is that long, give --max-answer-bytes"
-        )
+    if len(content) > MAX_CRL_BYTES:
+        raise EnrolmentError(f"{place} answers more than an authority would ({MAX_CRL_BYTES} bytes): is the URL right?")
     if answer.status != http.HTTPStatus.OK:
         raise EnrolmentError(f"the authority at {place} refuses ({answer.status}): {_detail(content)}")
     return content

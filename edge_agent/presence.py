@@ -31,7 +31,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from broker.port import Message, Transport
 from edge_agent.sources import Source
@@ -157,6 +157,16 @@ class Reannouncer:
         return None if was_retained and is_first else self._wait
 
 
+def state_of(
+    topics: Topics, agent: str, identity: OwnId, status: Literal["up", "down"], **said: Any
+) -> tuple[str, bytes]:
+    """Return topic and payload of what an agent says of itself; `said` are other fields of `AgentState`."""
+    state = AgentState(status=status, incarnation=identity.own, software=software_version(), **said)
+    # All our states carry the time of our start: it tells which of two processes with one id came later.
+    envelope = Envelope(fleet=topics.fleet, body=state, agent=agent, time=identity.started)
+    return topics.agent_state(agent), envelope.to_bytes()
+
+
 class Presence:
     """What an agent says about itself.
 
@@ -209,7 +219,7 @@ class Presence:
 
     def check_size(self, limit: int) -> None:
         """Raise UsageError when the birth certificate does not fit one message of `limit` bytes."""
-        size = len(self.state("up")[1]) + _HEAD_BYTES
+        size = len(self.birth()[1]) + _HEAD_BYTES
         if size > limit:
             raise UsageError(
                 f"{len(self._rows.features)} column names make a birth certificate of {size} bytes: raise "
@@ -221,31 +231,30 @@ class Presence:
         if self.due is None and now - self._last >= HEAD_EVERY and (head := self._head()) != self._last_head:
             self._last_head, self.due = head, now
 
-    def state(self, status: Any, *, stopped: bool = False) -> tuple[str, bytes]:
-        """Return topic and payload that say ``"up"`` or ``"down"``, and of the latter whether we were told to stop."""
-        state = AgentState(
-            status=status,
-            stopped=stopped,
-            incarnation=self._identity.own,
-            software=software_version(),
-            schemes=list(self._schemes) if status == "up" else [],
-            features=list(self._rows.features) if status == "up" else [],
-            target=self._rows.target if status == "up" else "",
-            kinds=self._kinds if status == "up" else [],
-            far=list(self._source.far) if status == "up" else [],
-            plan=self._source.origin.plan if status == "up" else "",
-            held_back=self._source.held_back if status == "up" else "",
-            # Not in the last will: that is written down now, and published when the log has gone on.
-            forecasts=self._head() if status == "up" else None,
+    def birth(self) -> tuple[str, bytes]:
+        """Return topic and payload of the birth certificate."""
+        return state_of(
+            self._topics,
+            self._agent,
+            self._identity,
+            "up",
+            schemes=list(self._schemes),
+            features=list(self._rows.features),
+            target=self._rows.target,
+            kinds=self._kinds,
+            far=list(self._source.far),
+            plan=self._source.origin.plan,
+            held_back=self._source.held_back,
+            forecasts=self._head(),  # the last will has none: it is written down now, and published later
         )
-        # All our states carry the time of our start: it tells which of two processes with one id came later.
-        envelope = Envelope(fleet=self._topics.fleet, body=state, agent=self._agent, time=self._identity.started)
-        return self._topics.agent_state(self._agent), envelope.to_bytes()
+
+    def down(self, *, stopped: bool = False) -> tuple[str, bytes]:
+        """Return topic and payload that say that we are down, and whether we were told to stop."""
+        return state_of(self._topics, self._agent, self._identity, "down", stopped=stopped)
 
     def last_will(self) -> Message:
         """Return what the broker shall say for us when we are gone."""
-        topic, payload = self.state("down")
-        return Message(topic, payload, retained=True)
+        return Message(*self.down(), retained=True)
 
     def announce(self, transport: Transport, *, online: bool) -> None:
         """Publish the birth certificate, now or as soon as the last one is `BIRTH_PAUSE` old.
@@ -263,7 +272,7 @@ class Presence:
             self.due = self._last + BIRTH_PAUSE
             return
         self.due, self._last = None, now
-        topic, payload = self.state("up")
+        topic, payload = self.birth()
         try:
             transport.publish(topic, payload, retain=True)
         except ValueError as fault:

@@ -1,8 +1,8 @@
 """The shell around agents: threads, the clock, signals. `run_agent` is what ``glassfleet agent`` calls.
 
 The transport's thread only puts into a queue; one loop takes from it, lets the agents do what is due, and scores
-models when there is nothing else. The loop serves one agent
-(`run_agent`), or many where tests and benchmarks have them in one process.
+models when there is nothing else. The loop serves one agent (`run_agent`), or many where tests and benchmarks have
+them in one process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
-from edge_agent.presence import software_version
+from edge_agent.presence import OwnId, state_of
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from edge_agent.storage import FolderLock, make_directory
-from schemas.envelope import Envelope
 from schemas.errors import DataError, GlassfleetError, IdentityError, UsageError
-from schemas.messages import AgentState
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
@@ -216,9 +214,9 @@ def _transport(
 
 def _tell_fault(config: AgentConfig, fault: DataError) -> None:
     """Let the fleet know that this vehicle is down and why; not where another process is this agent."""
-    incarnation, started, is_connected = uuid.uuid4().hex, time.time(), threading.Event()
-    body = AgentState(status="down", fault=fault.tells[:200], incarnation=incarnation, software=software_version())
-    state = Envelope(fleet=config.fleet, body=body, agent=config.id, time=started)
+    topics, is_connected = Topics(config.fleet), threading.Event()
+    own = OwnId(uuid.uuid4().hex, time.time())
+    topic, state = state_of(topics, config.id, own, "down", fault=fault.tells[:200])
     with contextlib.suppress(GlassfleetError):  # what is wrong with the data is told in any case, by our caller
         connect_once(link_of(config), TELL_WAIT)
         make_directory(config.state_dir)
@@ -228,7 +226,7 @@ def _tell_fault(config: AgentConfig, fault: DataError) -> None:
             transport = _transport(config, None, _credentials(config), silent)
             transport.start(Handlers(lambda _: None, is_connected.set, lambda _: None))
             if is_connected.wait(TELL_WAIT):
-                transport.publish(Topics(config.fleet).agent_state(config.id), state.to_bytes(), retain=True)
+                transport.publish(topic, state, retain=True)
                 transport.flush(TELL_WAIT)
             transport.stop()
         finally:

@@ -136,7 +136,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     """
     from edge_agent import logs
     from edge_agent.live.plan import LivePlan
-    from edge_agent.live.port import SampleRequest, ServerAccess
+    from edge_agent.live.port import ServerAccess
     from edge_agent.live.rows import LiveRows
     from edge_agent.live.samples import Samples
     from edge_agent.sources.window import ENDING, WindowStore
@@ -148,12 +148,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
     logs.configure("error" if is_quiet() else "warning")
     live = LivePlan.read(plan, catalogues) if plan else LivePlan()
     wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
-    asked = SampleRequest(
+    asked = live.request(
         source,
-        signals=live.signals,
-        time=live.clock,
-        plan=live.plan,
-        seconds=live.seconds,
         access=ServerAccess(identity, ca_file, token_file, insecure_plaintext),
         follow=follow,
         speed=0.0,

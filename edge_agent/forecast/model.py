@@ -34,7 +34,7 @@ class Served:
     model : glassfleet.model.protocol.Model
     content : bytes
         The record as it was read, for the log.
-    reference : Reference or None
+    reference : ReferenceRow or None
         What forecasts are compared with; None: what the record does not have.
     """
 

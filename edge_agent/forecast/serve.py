@@ -18,7 +18,7 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.publish import into_vehicle, to_fleet
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import LiveSample, SampleRequest, ServerAccess
+from edge_agent.live.port import LiveSample, ServerAccess
 from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from edge_agent.recordings.units import unlike
@@ -42,7 +42,7 @@ class Forecaster:
 
     Parameters
     ----------
-    rows : Rows
+    rows : LiveRows
     features : LiveFeatures
     watch : ModelWatch
     log : ForecastLog
@@ -270,15 +270,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         access = _access(config)
         publish = to_fleet(config, stack)
         publish_signals = into_vehicle(config, access, stack)
-        asked = SampleRequest(
-            config.source,
-            signals=plan.signals,
-            time=plan.clock,
-            plan=plan.plan,
-            seconds=plan.seconds,
-            access=access,
-            speed=config.speed,
-        )
+        asked = plan.request(config.source, access=access, speed=config.speed)
         rows = LiveRows(plan, units=asked.units)
         samples = Samples(asked)
         stack.callback(samples.close)

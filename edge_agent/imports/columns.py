@@ -54,11 +54,11 @@ class ColumnVerdict:
 
     Attributes
     ----------
-    column : Column
+    column : ColumnPlan
     why : str
     marks : frozenset of str
         Cells that stand for no value, in lower case, beside empty ones.
-    readings : tuple of Reading
+    readings : tuple of NumberMarks
         Of numbers: all that fit; more than one is a decision.
     example : str
         A cell on which they differ.

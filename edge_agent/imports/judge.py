@@ -45,7 +45,7 @@ class Proposal:
     plan : Plan
     why : dict of str to str
         By column: what becomes of it, in words.
-    decisions : list of Decision
+    decisions : list of Ambiguity
     """
 
     plan: Plan
@@ -153,7 +153,7 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
 
     Parameters
     ----------
-    given : Sample
+    given : TextRows
     dialect : Dialect
     target : str
         The column to forecast, by its name in the file or in the table; empty: the last one with values.

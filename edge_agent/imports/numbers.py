@@ -55,7 +55,7 @@ class NumberColumn:
 
     Attributes
     ----------
-    readings : tuple of Reading
+    readings : tuple of NumberMarks
         All that fit each cell, and differ; empty: none does.
     unit : str
         Behind each number.
@@ -144,7 +144,7 @@ def settled(
 
     Parameters
     ----------
-    readings : sequence of Reading
+    readings : sequence of NumberMarks
     decimal_marks, thousands_marks : set of str
         What other columns of the file prove.
     """

@@ -167,9 +167,9 @@ class Plan(_Table):
         The column that is to be forecast; it is the last of the table.
     csv : Csv
     long : Long or None
-    clock : Clock or None
+    clock : ClockPlan or None
     time : Time or None
-    columns : dict of str to Column
+    columns : dict of str to ColumnPlan
         By the names that the table gets, in its order.
     """
 

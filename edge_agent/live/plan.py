@@ -17,7 +17,7 @@ from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
 from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
 from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import LiveSample
+from edge_agent.live.port import LiveSample, SampleRequest
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
@@ -34,7 +34,7 @@ class LivePlan:
     ----------
     time : TimePlan or None
         How signals become rows; None: each sample is a row.
-    columns : dict of str to Column
+    columns : dict of str to ColumnPlan
         What the values of each signal are, by the plan's own names; empty: they are taken as they come.
     csv : Csv
         What texts mean, where a column does not say it.
@@ -46,7 +46,7 @@ class LivePlan:
         How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
     scale : float
         How many seconds 1 is there.
-    clock_cells : Column
+    clock_cells : ColumnPlan
         How its numbers are written as texts.
     leaves : dict of str to Leaf
         What a catalogue says of columns: they get its units, words and limits.
@@ -152,12 +152,18 @@ class LivePlan:
         """The source's name of each column."""
         return {name: column.source or name for name, column in self.columns.items()}
 
+    def request(self, source: str, **more: Any) -> SampleRequest:
+        """Return the request for the samples of a source; `more` are its other fields."""
+        return SampleRequest(
+            source, signals=self.signals, time=self.clock, plan=self.plan, seconds=self.seconds, **more
+        )
+
     def taken(self, sample: LiveSample, units: Mapping[str, str] = MappingProxyType({})) -> LiveSample:
         """Return a sample with its time in seconds, and its values by the plan's names, in its units.
 
         Parameters
         ----------
-        sample : Sample
+        sample : LiveSample
         units : mapping of str to str
             That the source tells of its signals.
 

@@ -83,7 +83,7 @@ class SampleRequest:
         Field of the samples with their time; empty: none is told.
     plan : Plan or None
         How the cells of a table are read, and `seconds`, the time of a row of them; None: the table is judged.
-    access : Access
+    access : ServerAccess
     follow : bool
         At the end of a file wait for more, at the end of a named pipe for the next writer.
     behind : str

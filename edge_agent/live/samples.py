@@ -19,7 +19,7 @@ class Samples:
 
     Parameters
     ----------
-    asked : Asked
+    asked : SampleRequest
 
     Attributes
     ----------

@@ -22,8 +22,8 @@ _log = structlog.get_logger("glassfleet.samples")
 KNOWN: Final = 1024
 """Bytes at the start of a file, and before a place in it, by which both are known again; part of a place's format."""
 
-_PLACE: Final = re.compile(r"(\d+:\d+):(\d{1,18})(?::([0-9a-f]{16}))?")
-"""Device and inode, offset, and a digest of what is known; places were written without it at first."""
+_PLACE: Final = re.compile(r"(\d+:\d+):(\d{1,18}):([0-9a-f]{16})")
+"""Device and inode, offset, and a digest of what is known."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ class Followed:
         Bytes; a longer line is given as None, once.
     behind : str
         A place as it was given with a line. Reading goes on from there when the file is still the same: by device and
-        inode, and by the first and last `KNOWN` bytes before the place. (A place of an older version does not tell
-        them: then when a line ends there.) Else from the start.
+        inode, and by the first and last `KNOWN` bytes before the place. Else from the start.
     """
 
     def __init__(self, path: Path, handle: int, longest: int, behind: str = "") -> None:
@@ -129,8 +128,7 @@ class Followed:
         at = int(parts[2])
         known = min(at, KNOWN)
         spot = _Spot(at, os.pread(self._handle, known, 0), os.pread(self._handle, known, at - known))
-        is_same = spot.last.endswith(b"\n") if parts[3] is None else spot.digest == parts[3]
-        return spot if is_same and len(spot.last) == known else _Spot()
+        return spot if spot.digest == parts[3] and len(spot.last) == known else _Spot()
 
     def _block(self) -> bytes:
         """Return what comes next, after a look at whether it still goes on from where it did."""

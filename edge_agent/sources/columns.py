@@ -37,8 +37,8 @@ _log = structlog.get_logger("glassfleet.data")
 _LOOK: Final = 500
 """Rows that tell whether each has one signal."""
 
-Rows: TypeAlias = Iterable[list[list[Any]]]
-Fit: TypeAlias = Callable[[tuple[str, ...], Rows], tuple[tuple[str, ...], Rows]]
+Blocks: TypeAlias = Iterable[list[list[Any]]]
+Fit: TypeAlias = Callable[[tuple[str, ...], Blocks], tuple[tuple[str, ...], Blocks]]
 Choice: TypeAlias = Callable[[tuple[str, ...]], tuple[Collection[str], Collection[str]]]
 
 
@@ -115,7 +115,7 @@ def _blocks(place: Location, fit: Fit | None) -> Iterator[tuple[tuple[str, ...],
         yield kept, (list(zip(*block, strict=True)) for block in _same_widths(place.shown, len(kept), rows) if block)
 
 
-def _same_widths(where: str, width: int, blocks: Rows) -> Iterator[list[list[Any]]]:
+def _same_widths(where: str, width: int, blocks: Blocks) -> Iterator[list[list[Any]]]:
     row = 0
     for block in blocks:
         for offset, cells in enumerate(block, 1):
@@ -149,9 +149,9 @@ def read_raw(
         label = target_of(target, names)
         return {SPLIT, label} if labels else {SPLIT}, {*names} - {label, SPLIT} if missing else ()
 
-    first: list[tuple[tuple[str, ...], Rows]] = []
+    first: list[tuple[tuple[str, ...], Blocks]] = []
 
-    def fit(names: tuple[str, ...], blocks: Rows) -> tuple[tuple[str, ...], Rows]:
+    def fit(names: tuple[str, ...], blocks: Blocks) -> tuple[tuple[str, ...], Blocks]:
         if not first:  # when a column is read again, the rows are those of the first time, and told once
             check_roles(where, names, target)
             first.append(_without_gaps(where, names, blocks, target_of(target, names), missing=missing))
@@ -205,8 +205,8 @@ def first_text(where: str, name: str, column: Sequence[Any] | NDArray[Any]) -> D
 
 
 def _without_gaps(
-    where: str, names: tuple[str, ...], blocks: Rows, label: str, *, missing: bool
-) -> tuple[tuple[str, ...], Rows]:
+    where: str, names: tuple[str, ...], blocks: Blocks, label: str, *, missing: bool
+) -> tuple[tuple[str, ...], Blocks]:
     """Return names and rows without gaps; what is left out is told.
 
     Rows without a target go, and, unless empty cells are taken, first columns that are mostly empty, then rows.

@@ -36,13 +36,12 @@ def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[
     try:
         with (gzip.open if is_packed else open)(place.text, "rt", encoding="utf-8-sig", newline="") as text:
             reader = csv.reader(text)
-            names = column_names(place.text, next(reader, []))
+            names = column_names(place.shown, next(reader, []))
             filled = (cells for cells in reader if cells)  # blank lines (an editor's last one, say) are skipped
             yield names, iter(lambda: list(islice(filled, BLOCK)), [])
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as fault:
-        raise DataError(
-            f"cannot be read as CSV ({fault})", "Look at its begin, and copy it again", place.text
-        ) from fault
+        mend = "Look at its begin, and copy it again"
+        raise DataError(f"cannot be read as CSV ({fault})", mend, place.shown) from fault
 
 
 def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any]]]:

@@ -25,7 +25,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, Start, begin_run, ended, record_of
 from tests.support.dying import VARIABLE
-from tests.support.private_fleet import Host, check_model, hosted, sources, spec
+from tests.support.privacy.private_fleet import Host, check_model, hosted, sources, spec
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]

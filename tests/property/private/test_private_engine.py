@@ -20,7 +20,7 @@ from coordinator.engine import AgentDown, AgentUp, Malformed, OpenRound, Refused
 from glassfleet.private.groups import cut_groups
 from glassfleet.private.totals import Total, singled_out
 from glassfleet.schemes.frt.support import answer_support
-from tests.support.private_bench import OFFER, PrivateStage, total_of
+from tests.support.privacy.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]

@@ -29,7 +29,7 @@ from schemas.errors import UsageError
 from schemas.messages import ContributionBody, Request
 from tests.support.authorities import TestCa
 from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport
-from tests.support.private_bench import scheme_of
+from tests.support.privacy.private_bench import scheme_of
 from tests.support.schedules import central_digest, empty_like
 from tests.support.simulation import COORDINATOR, FLEET, URL, Simulation
 

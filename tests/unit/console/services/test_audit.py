@@ -21,7 +21,7 @@ from glassfleet.audit.saved import place_of
 from schemas import codec
 from schemas.topics import DEFAULT_FLEET
 from tests.support.agent_bench import write_rows
-from tests.support.private_bench import PrivateStage, rows_of
+from tests.support.privacy.private_bench import PrivateStage, rows_of
 from tests.support.simulation import Simulation
 
 AGENTS = ("v1", "v2", "v3")

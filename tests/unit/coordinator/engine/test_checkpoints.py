@@ -16,7 +16,7 @@ from coordinator.runs.transcript import transcript_of
 from schemas.errors import StorageError
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
-from tests.support.private_bench import total_of
+from tests.support.privacy.private_bench import total_of
 
 
 @pytest.fixture(autouse=True)

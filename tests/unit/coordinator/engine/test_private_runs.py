@@ -17,7 +17,7 @@ from coordinator.engine.learning import Privately
 from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError
-from tests.support.private_bench import OFFER, PrivateStage, total_of
+from tests.support.privacy.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(15)]
@@ -320,7 +320,7 @@ def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_b
 
 @pytest.mark.parametrize("lies", [True, False])
 def test_group_with_more_rows_than_the_sums_are_good_for_is_checked_for_a_liar_before_the_run_ends(lies: bool) -> None:
-    with patch("tests.support.private_bench.OFFER", replace(OFFER, schemes=frozenset({"tree"}))):
+    with patch("tests.support.privacy.private_bench.OFFER", replace(OFFER, schemes=frozenset({"tree"}))):
         stage = PrivateStage(AGENTS, scheme="tree", parameters={"max_rules": 2}, private={"support": 0})
     while stage.phase != "learning":
         stage.answer(*AGENTS)

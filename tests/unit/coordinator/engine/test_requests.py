@@ -32,7 +32,7 @@ from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
 from tests.support.memory_broker import MemoryHub, MemoryTransport
 from tests.support.memory_journal import MemoryJournal
-from tests.support.private_bench import PrivateStage, total_of
+from tests.support.privacy.private_bench import PrivateStage, total_of
 
 X = np.random.default_rng(1).random((200, 2))
 DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])

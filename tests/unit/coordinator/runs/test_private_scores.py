@@ -19,7 +19,7 @@ from glassfleet.private.totals import Member, Total
 from glassfleet.private.words import runs_left
 from glassfleet.simulation import central
 from schemas.documents import document_digest
-from tests.support.private_bench import PrivateStage, rows_of, total_of
+from tests.support.privacy.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]

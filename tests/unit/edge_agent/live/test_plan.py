@@ -10,7 +10,7 @@ import pytest
 
 from console.main import run
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.port import LiveSample
 from edge_agent.live.rows import LiveRows
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_table
@@ -68,8 +68,7 @@ def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def followed(live: LivePlan, source: Path) -> list[dict[str, Any]]:
     rows = LiveRows(live)
-    asked = SampleRequest(str(source), time=live.clock, plan=live.plan, seconds=live.seconds, speed=0.0)
-    return [row for sample in Samples(asked) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
+    return [row for sample in Samples(live.request(str(source), speed=0.0)) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("structlog_defaults")

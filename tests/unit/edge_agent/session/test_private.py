@@ -30,8 +30,8 @@ from schemas.errors import DataError, StorageError
 from schemas.messages import ContributionBody
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
+from tests.support.privacy.private_bench import PrivateStage, rows_of, scheme_of
 from tests.support.privacy.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
-from tests.support.private_bench import PrivateStage, rows_of, scheme_of
 
 AGENTS = [f"v{number:02d}" for number in range(11)]
 TOPICS = Topics("fleet")

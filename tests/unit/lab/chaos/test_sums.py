@@ -8,7 +8,7 @@ from coordinator.journal.port import Entry
 from lab.chaos.schedule import era, run_name
 from lab.chaos.sums import again, exposed, summed_over
 from schemas import codec
-from tests.support.private_bench import PrivateStage
+from tests.support.privacy.private_bench import PrivateStage
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
 

@@ -1,4 +1,4 @@
-"""Vehicles of real private runs: their rows, and ``python -m tests.support.private_fleet`` that hosts some of them.
+"""Vehicles of real private runs, their rows, and a process that hosts some: ``python -m`` with this module's name.
 
 One process with several agents can be killed as a whole: a part of the fleet is gone between two messages.
 """
@@ -91,7 +91,7 @@ class Host(Process):
         words = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
         state_dir.mkdir(parents=True, exist_ok=True)
         log = state_dir / f"host-{indices.start}.log"
-        super().__init__("host", words, {}, log, (sys.executable, "-m", "tests.support.private_fleet"))
+        super().__init__("host", words, {}, log, (sys.executable, "-m", "tests.support.privacy.private_fleet"))
 
     def begin(self, dies_at: str = "") -> None:
         """Begin a life; `dies_at`: as in `tests.support.dying`."""
