@@ -76,7 +76,7 @@ LOOK = 0.5
 )
 @click.option(
     "--memory", is_flag=False, flag_value=OWN_MEMORY, metavar="[FILE]",
-    help="Inputs' changes as further inputs: the simulated vehicles' own, or FILE's for --data (a policy file's `memory`).",
+    help="Inputs' changes as further inputs: the simulated ones' own, for --data the FILE's (policy key `memory`).",
 )  # fmt: skip
 @click.option(
     "--model", "model_name", metavar="NAME",
