@@ -16,18 +16,12 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.contract.scheme import Scheme
-    from glassfleet.data.lags import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 BOUNDS_HELP = (
     'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
     '"fast"]}}, every part optional.'
-)
-
-MEMORY_HELP = (
-    "JSON or TOML file: differences and lags of columns as further inputs, "
-    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
 )
 
 OPENS_ROWS = (
@@ -146,14 +140,6 @@ def window_of(text: str) -> dict[str, Any]:
         return {"rows": int(number)} if number == text else {"days": float(number)}
     except ValueError:
         raise UsageError(f"--last {text!r}: write a number of rows (5000) or of days (7d)") from None
-
-
-def memory_file(path: Path) -> Memory:
-    """Read the declaration of lagged features, JSON or TOML; raises UsageError."""
-    from glassfleet.data import presets  # numpy comes with it
-    from glassfleet.data.lags import Memory
-
-    return presets.memory(presets.QOE) if path == Path("qoe") else Memory.from_document(document_of(path, "memory"))
 
 
 def checked_parameters(scheme: Scheme, given: Mapping[str, Any], before: str = "--param ") -> Any:

@@ -97,7 +97,6 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
 def _own_of(scheme: Any, model: Any, rows: str) -> Any:
     """Return what the vehicle makes of a model with its rows."""
     from edge_agent.sources import read_source  # noqa: PLC0415 - few forecasters need it
-    from glassfleet.data.lags import remember  # noqa: PLC0415
 
     domain = model.domain
     categories = any(variable.categories for variable in domain.features)
@@ -105,7 +104,7 @@ def _own_of(scheme: Any, model: Any, rows: str) -> Any:
         rows, target=domain.target_name, labels=domain.target is None, categories=categories, hold_back=True
     )
     try:
-        return personal_model(scheme, model, remember(source.train, domain.memory))
+        return personal_model(scheme, model, source.train)
     except (KeyError, ValueError) as fault:
         raise DataError(f"{rows}: the vehicle's own model cannot be made of these rows: {fault}") from fault
 

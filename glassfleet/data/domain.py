@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.data.cells import MISSING
-from glassfleet.data.lags import Memory
 from schemas import limits
 
 INPUT_QUANTILES: Final = (0.025, 0.975)
@@ -159,8 +158,6 @@ class Domain(BaseModel):
         Class labels in lexicographic order (classification; `target` then is None and `label` names the column).
     label : str
         Column name of the class label.
-    memory : Memory or None
-        How those of the inputs come about that are differences and lags of columns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -169,7 +166,6 @@ class Domain(BaseModel):
     target: Variable | None = None
     label: str = ""
     classes: tuple[str, ...] = ()
-    memory: Memory | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
@@ -180,10 +176,6 @@ class Domain(BaseModel):
             raise ValueError("a domain has either a numeric target or classes")
         if any(name.endswith("\0") for name in self.classes):
             raise ValueError("a class ends with a NUL character, which arrays of texts do not keep")
-        if self.memory is not None:
-            missing = sorted(set(self.memory.columns) - set(names))
-            if missing:
-                raise ValueError(f"lagged feature {missing[0]!r} is none of the features")
         return self
 
     @property
@@ -235,13 +227,6 @@ class Domain(BaseModel):
         for place, value in zip(self.excess_of, values[n + len(gaps) :].tolist(), strict=True):
             summed[place] += value
         return summed
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Columns that rows must have, beside the target: the features, or what memory makes them of."""
-        if self.memory is None:
-            return self.names
-        return tuple(dict.fromkeys((*self.memory.plain(self.names), *self.memory.sources)))
 
     @property
     def target_name(self) -> str:

@@ -27,7 +27,7 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
     Parameters
     ----------
     data : Dataset
-        Rows of one vehicle, with the differences and lags of the run if it has any.
+        Rows of one vehicle.
     columns : sequence of str
         The run's inputs, in the order of its domain.
     most : int

@@ -1,7 +1,7 @@
 """The fuzzy tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
-``python -m lab.benchmarks.tree [speed] [parts] [qoe] [memory] [tables]``; all but the first two read test rows, so they
-are for reporting, not for choosing settings.
+``python -m lab.benchmarks.tree [speed] [parts] [qoe] [changes] [tables]``; all but the first two read test rows, so
+they are for reporting, not for choosing settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.tree import messages, size
 from glassfleet.schemes.tree.params import WAYS
@@ -110,7 +109,7 @@ PAPERS: Models = (
     ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
 )
 QOE: Models = (*PAPERS, *RUNS, ("tree, max_slopes=4", TREE, {"max_slopes": 4}))
-MEMORY: Models = (*PAPERS[:2], *RUNS)
+CHANGES: Models = (*PAPERS[:2], *RUNS)
 
 
 def qoe() -> None:
@@ -119,46 +118,51 @@ def qoe() -> None:
     _compare("QoE, three vehicles: test RMSE", QOE, lambda _: domain, train, test)
 
 
-def memory() -> None:
-    """The same vehicles with lagged features: a track of its own."""
+def changes() -> None:
+    """The same vehicles with each input's change as a further one: a track of its own."""
     train, test, _ = fleet(data_folder(), "real")
-    title = "QoE, three vehicles, with lagged features: test RMSE"
-    _compare(title, MEMORY, lambda scheme: memory_domain(scheme, train), train, test)
+    train, test = with_changes(train), with_changes(test)
+    title = "QoE, three vehicles, with each input's change: test RMSE"
+    _compare(title, CHANGES, lambda scheme: changes_domain(scheme, train), train, test)
 
 
 def _compare(title: str, models: Models, domain_of: Callable[[Scheme], Domain], train: Parts, test: Parts) -> None:
-    """Print the table of some models, each in its scheme's domain, and of boosting on the pooled rows in frt's."""
+    """Print the table of some models, each in its scheme's domain, and of boosting on the pooled rows."""
     rows = [[name, *_fleet(scheme, settings, domain_of(scheme), train, test)] for name, scheme, settings in models]
-    domain = domain_of(FRT)
-    pooled = pool([remember(data, domain.memory) for data in train.values()])
+    pooled = pool(list(train.values()))
     for learner in BOOSTERS.values():
         fitted = learner(random_state=0).fit(pooled.X, pooled.y)
-        errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
+        errors = [rmse(fitted.predict(data.X), data.y) for data in test.values()]
         rows.append([f"{type(fitted).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
     print_table(title, ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"], rows)
 
 
 def _fleet(scheme: Any, settings: dict[str, Any], domain: Domain, train: Parts, test: Parts) -> list[Any]:
-    """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's lagged features."""
+    """Return rules, parameters, bytes and errors of a federated run."""
     outcome = federated(scheme, scheme.Parameters(**AS_THEY_ARE, **settings), domain, train)
-    remembered = [remember(data, domain.memory) for data in test.values()]
-    errors = [rmse(outcome.model.predict(data.X), data.y) for data in remembered]
+    errors = [rmse(outcome.model.predict(data.X), data.y) for data in test.values()]
     size = outcome.model.complexity()
     return [size["leaves"], size["parameters"], outcome.bytes_up // len(train) // 1000, *_digits(errors, 4)]
 
 
-def memory_domain(scheme: Scheme, train: Parts) -> Domain:
-    """Return the domain, found for `scheme`, of the QoE vehicles with every input's change since the row before."""
+def with_changes(parts: Parts) -> Parts:
+    """Return the vehicles with every input's change since the row before as a further one; 0 in the first row."""
+    return {
+        name: Dataset(
+            (*data.features, *(f"{each}_change" for each in data.features)),
+            data.target,
+            np.hstack([data.X, np.diff(data.X, axis=0, prepend=data.X[:1])]),
+            data.y,
+        )
+        for name, data in parts.items()
+    }
+
+
+def changes_domain(scheme: Scheme, train: Parts) -> Domain:
+    """Return the domain of `with_changes`, found for `scheme`."""
     names = next(iter(train.values())).features
-    memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
-    bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
-    asked = DiscoveryParameters(
-        features=(*names, *memory.columns),
-        target="y",
-        bounds=bounds,
-        input_quantiles=input_quantiles_of(scheme),
-        memory=memory,
-    )
+    bounds = {name: (-1.0, 1.0) if name.endswith("_change") else (0.0, 1.0) for name in (*names, "y")}
+    asked = DiscoveryParameters(features=names, target="y", bounds=bounds, input_quantiles=input_quantiles_of(scheme))
     return discover(asked, list(train.values()))
 
 
@@ -247,7 +251,7 @@ if __name__ == "__main__":
         "speed": speed,
         "parts": parts,
         "qoe": qoe,
-        "memory": memory,
+        "changes": changes,
         "tables": tables,
     }
     asked = sys.argv[1:] or list(known)

@@ -21,7 +21,7 @@ from console.run.specification import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of
-from lab.demo.words import OWN_MEMORY, plan_words, program, staying_command
+from lab.demo.words import plan_words, program, staying_command
 from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
@@ -74,10 +74,6 @@ LOOK = 0.5
 @click.option(
     "--labels", is_flag=True, help="For classifiers: the target of --data is a class, though it looks a number."
 )
-@click.option(
-    "--memory", is_flag=False, flag_value=OWN_MEMORY, metavar="[FILE]",
-    help="Inputs' changes as further inputs: the simulated ones' own, for --data the FILE's (policy key `memory`).",
-)  # fmt: skip
 @click.option(
     "--model", "model_name", metavar="NAME",
     help="Name to publish the model under. Default: qoe; with --data, the folder's name.",

@@ -73,7 +73,7 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    rows = read_rows(settings.files, settings.options.target, labels=settings.labels, memory=settings.memory)
+    rows = read_rows(settings.files, settings.options.target, labels=settings.labels)
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:
@@ -122,7 +122,6 @@ def specification(settings: Settings) -> dict[str, Any]:
         },
         "model": settings.model,
         "bounds": None if settings.bounds is None else dict(settings.bounds),
-        "memory": None if settings.memory is None else settings.memory.to_document(),
         "seed": settings.options.seed,
         "private": {"support": settings.support} if settings.options.private else None,
     }

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import json_file, parse_parameters
-from console.run.specification import checked_parameters, memory_file
+from console.run.specification import checked_parameters
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
-from lab.demo.words import OWN_MEMORY
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from glassfleet.data.lags import Memory
     from lab.demo.display import Watcher
     from lab.demo.plan import Plan
 
 SHOWN: dict[str, dict[str, Any]] = {"tree": {"max_rules": 12, "max_regressors": 16}}
-"""Parameters that a scheme is shown with: a quick run, with lagged features too."""
+"""Parameters that a scheme is shown with: a quick run."""
 
 ENOUGH_ROUNDS = 9
 """A run of so many rounds has room for all that may happen to its vehicles."""
@@ -45,7 +43,6 @@ class DemoOptions:
     scheme: str
     good_above: float | None
     labels: bool
-    memory: str | None
     model_name: str | None
     parameters: tuple[str, ...]
     exact: bool
@@ -89,8 +86,6 @@ class Settings:
         As the run's specification takes it: column -> [low, high], or an object with unit and terms too.
     labels : bool
         The target is a class.
-    memory : Memory or None
-        Lagged features of the run.
     support : int
         Of a private run: fewest rows on which anything rests that is asked.
     """
@@ -107,7 +102,6 @@ class Settings:
     pace: float
     bounds: Mapping[str, Any] | None
     labels: bool
-    memory: Memory | None
     support: int
 
     @property
@@ -142,7 +136,6 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     name = model_name(options.model_name, options.data)
     support = _support(options)
     scheme, parameters, participation, labels = _scheme(options, support)
-    memory = _memory(options)
     real = _real_files(options)
     # What a user can have mistyped is known by now: only after it is something said.
     watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
@@ -150,7 +143,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         check_columns(real, options.target)
     files = _files(options, work, real, labels=labels)
     # Two vehicles' rows tell how many rounds there will be, and what a file of bounds may name.
-    few = list(read_rows(dict(list(files.items())[:2]), options.target, labels=labels, memory=memory).values())
+    few = list(read_rows(dict(list(files.items())[:2]), options.target, labels=labels).values())
     known = {*few[0].train.features, few[0].train.target}
     bounds = _bounds(options, known)
     watcher.step("preflight with two vehicles: number of rounds, time for an answer")
@@ -179,7 +172,6 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         pace=pace,
         bounds=bounds,
         labels=labels,
-        memory=memory,
         support=support,
     )
 
@@ -227,22 +219,6 @@ def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     return scheme, parameters, participation, labels
 
 
-def _memory(options: DemoOptions) -> Memory | None:
-    """Return the lagged features of the run; raises UsageError where vehicles and declaration do not go together."""
-    given = options.memory
-    if given is None:
-        return None
-    if given != OWN_MEMORY:
-        if options.data is None:
-            raise UsageError("--memory FILE goes with --data; the simulated vehicles have their own: --memory alone")
-        return memory_file(Path(given))
-    if options.data is not None:
-        raise UsageError("--memory needs a FILE with --data: it says which columns to remember")
-    from lab.qoe.windows import MEMORY
-
-    return MEMORY
-
-
 def _real_files(options: DemoOptions) -> dict[str, Path] | None:
     """Return the files of ``--data``; None: the vehicles are simulated. Raises UsageError or DataError."""
     from lab.demo.vehicles import real_files
@@ -266,7 +242,6 @@ def _files(options: DemoOptions, work: Path, real: dict[str, Path] | None, *, la
             options.vehicles or 15,
             options.seed,
             good_above=good_above if labels else None,
-            drives=options.memory is not None,
         )
     if not labels:
         return real

@@ -14,7 +14,6 @@ import numpy as np
 
 from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
 from edge_agent.sources.readers import locate, vehicle_files
-from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of
 from schemas.errors import DataError, StorageError, os_faults_as
@@ -25,13 +24,10 @@ SHOWN = 5
 UNWRITABLE = "cannot write the vehicles' files into {}"
 
 
-def simulated_files(
-    folder: Path, vehicles: int, seed: int, *, good_above: float | None = None, drives: bool = False
-) -> dict[str, Path]:
+def simulated_files(folder: Path, vehicles: int, seed: int, *, good_above: float | None = None) -> dict[str, Path]:
     """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id.
 
-    With `good_above` the target is a class: Good for a share displayed above it, else Poor. With `drives` the files say
-    which drive and second a row is of.
+    With `good_above` the target is a class: Good for a share displayed above it, else Poor.
     """
     files: dict[str, Path] = {}
     width = max(2, len(str(vehicles - 1)))
@@ -40,7 +36,7 @@ def simulated_files(
         for number in range(vehicles):
             name = f"vehicle-{number:0{width}d}"
             files[name] = folder / f"{name}.csv.gz"
-            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above, drives=drives)
+            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above)
     return files
 
 
@@ -139,18 +135,12 @@ def labelled_files(
     return copies
 
 
-def read_rows(
-    files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
-) -> dict[str, Source]:
-    """Read all vehicles' rows, with lagged features, for the references; raises DataError naming file, row and column.
+def read_rows(files: Mapping[str, Path], target: str | None = None, *, labels: bool = False) -> dict[str, Source]:
+    """Read all vehicles' rows for the references; raises DataError naming file, row and column.
 
     The agents read the same files by themselves; nothing is handed to them.
     """
-    rows: dict[str, Source] = {}
-    for name, path in files.items():
-        source = read_source(path, target=target, labels=labels, hold_back=True)
-        rows[name] = Source(remember(source.train, memory), remember(source.test, memory))
-    return rows
+    return {name: read_source(path, target=target, labels=labels, hold_back=True) for name, path in files.items()}
 
 
 def _target_of(table: Table, target: str | None) -> str:

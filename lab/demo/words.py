@@ -16,9 +16,6 @@ from console.common import COMMANDLINE
 if TYPE_CHECKING:
     from lab.demo.plan import Plan
 
-OWN_MEMORY = "own"
-"""What ``--memory`` without a file stands for."""
-
 
 def plan_words(plan: Plan) -> str:
     """Return in words how many vehicles are killed, come back and lag."""
@@ -49,7 +46,7 @@ def staying_command() -> str:
             continue
         value = context.params.get(name)
         for each in value if isinstance(value, tuple) else (value,):
-            if each is True or (name == "memory" and each == OWN_MEMORY):
+            if each is True:
                 words.append(parameter.opts[0])
             elif each is not None and each is not False:
                 words += [parameter.opts[0], str(each).removesuffix(".0") if isinstance(each, float) else str(each)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from console.common import RowsFile, json_option, parse_parameters, print_json, rows_there, table_lines
 from console.progress import progress
-from console.run.specification import MEMORY_HELP, checked_parameters, memory_file
+from console.run.specification import checked_parameters
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
 from glassfleet.schemes import DEFAULT
@@ -90,7 +90,6 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     help="Run all folds this often, with the seeds SEED, SEED + 1 and so on.",
 )
 @click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
-@click.option("--memory", "memory_path", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes that run folds.  [default: one per core]")
 @json_option
 def experiment(
@@ -109,7 +108,6 @@ def experiment(
     alpha: float,
     repeat: int,
     pairs: tuple[str, ...],
-    memory_path: Path | None,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -133,8 +131,7 @@ def experiment(
         raise UsageError(
             f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
         )
-    memory = None if memory_path is None else memory_file(memory_path)
-    table = read_rows(rows_there(path), target, loaded, labels=labels, memory=memory)
+    table = read_rows(rows_there(path), target, loaded, labels=labels)
     y = table.y
     paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
     parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
@@ -180,7 +177,6 @@ def experiment(
         "rows": len(y),
         "features": len(table.features),
         "alpha": None if skew == "iid" else alpha,
-        **({} if memory is None else {"memory": memory.to_document()}),
         "settings": mean_of([results[unit] for unit in range(plan.units)]),
     }
     if as_json:

@@ -25,9 +25,6 @@ HORIZON = 3
 TIME_PLAN = presets.time_plan(presets.QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
 
-MEMORY = presets.memory(presets.QOE)
-"""The lagged features of the case study: how each input changed within the last second."""
-
 METRICS = TIME_PLAN.signals
 """What a vehicle measures each second, in this order. ``occupied_blocks`` is announced by the serving cell."""
 
@@ -41,7 +38,7 @@ LABEL = "quality_in_3s"
 """The same as a class, for classifiers: one of :data:`GOOD` and :data:`POOR`."""
 
 DRIVE, SECOND = "drive", "second"
-"""Columns of a file with drives: which drive a row is of, and its second in it. They are no inputs."""
+"""Columns of a file with drives: which drive a row is of, and its second in it."""
 
 GOOD, POOR = "Good", "Poor"
 GOOD_ABOVE = 0.8

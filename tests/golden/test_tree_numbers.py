@@ -1,4 +1,4 @@
-"""The accuracy that the tree's pages state on the real datasets, with and without lagged features."""
+"""The accuracy that the tree's pages state on the real datasets, with each input's change and without."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 
 from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import remember
 from glassfleet.simulation import federated
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-from lab.benchmarks.tree import memory_domain
+from lab.benchmarks.tree import changes_domain, with_changes
 from lab.experiments.folds import averages_of, plan_of
 from lab.papers.work import fleet
 from lab.protocols.paper import rmse
@@ -71,13 +70,14 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
 DIGEST = "29cf0e88361748398afced4ef6efcdbbf7dc36c9936aaa9b4021ef279bfc14a8"
 
 
-def learned(scheme: Any, settings: dict[str, Any], source: str, *, lagged: bool = False) -> tuple[Any, float]:
+def learned(scheme: Any, settings: dict[str, Any], source: str, *, changes: bool = False) -> tuple[Any, float]:
     """Return what real or simulated vehicles learn, and its mean test error; with each input's change, or without."""
     train, test, domain = fleet(file_of("qoe/vehicle_0").parents[1] if source == "real" else Path(), source)
-    domain = memory_domain(scheme, train) if lagged else domain
+    if changes:
+        train, test = with_changes(train), with_changes(test)
+        domain = changes_domain(scheme, train)
     model = federated(scheme, scheme.Parameters(min_rows=1, **settings), domain, train).model
-    rows = [remember(data, domain.memory) for data in test.values()]
-    return model, fmean(rmse(model.predict(each.X), each.y) for each in rows)
+    return model, fmean(rmse(model.predict(each.X), each.y) for each in test.values())
 
 
 @pytest.mark.parametrize(("source", "leaves", "stated"), [("real", 5, 0.2541), ("simulated", 13, 0.2290)])
@@ -93,7 +93,7 @@ def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pr
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("settings", "lagged", "stated", "rules", "source"),
+    ("settings", "changes", "stated", "rules", "source"),
     [
         ({"max_rules": 12}, False, 0.2475, 7, "real"),
         ({"max_rules": 12}, False, 0.2277, 4, "simulated"),
@@ -106,10 +106,10 @@ def test_published_tree_keeps_its_accuracy_with_a_thirtieth_of_its_rules_when_pr
     ],
 )
 def test_tree_has_the_stated_error_on_three_real_vehicles_and_on_simulated_ones(
-    settings: dict[str, Any], lagged: bool, stated: float, rules: int, source: str
+    settings: dict[str, Any], changes: bool, stated: float, rules: int, source: str
 ) -> None:
     """The numbers of the simulated vehicles are ours, those of the real ones on the pages too: no paper has them."""
-    model, error = learned(TREE, settings, source, lagged=lagged)
+    model, error = learned(TREE, settings, source, changes=changes)
 
     assert error == pytest.approx(stated, abs=6e-5)
     assert len(model.rules()) == rules

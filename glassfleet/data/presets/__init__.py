@@ -6,15 +6,9 @@ import json
 from importlib import resources
 from typing import Final
 
-from glassfleet.data.lags import Memory
 from glassfleet.data.timeplan import TimePlan
 
 QOE: Final = "qoe"
-
-
-def memory(name: str) -> Memory:
-    """Return the lagged features of a preset."""
-    return Memory.from_document(_read(f"{name}.memory.json"))
 
 
 def time_plan(name: str) -> TimePlan:
