@@ -203,10 +203,18 @@ class Domain(BaseModel):
         """What the features have beyond their limits, in their order."""
         return tuple(part for variable in self.features for part in Excess.about(variable))
 
+    @cached_property
+    def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Low and high of all inputs, and where they are clipped once scaled."""
+        most = [FARTHEST if isinstance(variable, Excess) else 1.0 for variable in self.inputs]
+        low, high = ([getattr(variable, end) for variable in self.inputs] for end in ("low", "high"))
+        return np.array(low), np.array(high), np.array(most)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Domain:
-        """Return a copy; the excess is that of its own features."""
+        """Return a copy; what is known of its features is that of its own."""
         copy = super().model_copy(update=update, deep=deep)
-        copy.__dict__.pop("excess", None)
+        for known in ("excess", "_limits"):
+            copy.__dict__.pop(known, None)
         return copy
 
     @property
@@ -298,10 +306,7 @@ class Domain(BaseModel):
         Excess is clipped at :data:`FARTHEST` times what the fleet has. Element-wise, hence independent of how rows are
         spread.
         """
-        low = np.array([variable.low for variable in self.inputs])
-        high = np.array([variable.high for variable in self.inputs])
-        most = np.array([FARTHEST if isinstance(variable, Excess) else 1.0 for variable in self.inputs])
-        return _scale(X, low, high, most)
+        return _scale(X, *self._limits)
 
     def scale_target(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map the target, shape (n,), to [0, 1]."""

@@ -116,7 +116,7 @@ class TimePlan(BaseModel):
         if self.start is not None:
             return self.start
         parts = self.inputs.values()
-        return max(part.past if part.take in _WINDOWS else part.change or 0.0 for part in parts)
+        return max((part.past if part.take in _WINDOWS else part.change or 0.0 for part in parts), default=0.0)
 
     def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
         """Return the units of the inputs by those of the signals, as far as they are known."""
