@@ -28,6 +28,7 @@ BENCHMARKS = {
     "ends": "courses:ends",
     "recordings": "files:recordings",
     "tables": "files:tables",
+    "forecast": "forecast:forecast",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long")
