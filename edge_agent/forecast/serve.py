@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
+import structlog
+
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.features import inputs_of, vector
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch, Served
+from edge_agent.forecast.model import ModelWatch, Served, inputs_of, vector
 from edge_agent.forecast.publish import into_vehicle, to_fleet
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, ServerAccess
@@ -256,7 +257,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         The source ended, and there never was a model.
     """
     logs.configure(config.log_level, config.log_format)
-    say = logs.get_logger("glassfleet.forecast", agent=config.id)
+    say = structlog.get_logger("glassfleet.forecast", agent=config.id)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)

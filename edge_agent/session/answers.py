@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from edge_agent.compute import worker
-from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkItem
+from edge_agent.compute.worker import Budget, WorkItem
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -132,6 +134,17 @@ class TimePlan(BaseModel):
             return cls.model_validate(document)
         except ValidationError as fault:
             raise UsageError(f"time: {first_fault(fault)}") from fault
+
+
+QOE: Final = "qoe"
+"""Name of the case study's plan, which is ready."""
+
+
+def ready_plan(name: str) -> TimePlan:
+    """Return a plan by its name."""
+    return TimePlan.from_document(
+        json.loads(resources.files("glassfleet.data").joinpath(f"{name}.json").read_text("utf-8"))
+    )
 
 
 def taken(part: Input, at: IntArray, values: NDArray[Any], rows: IntArray) -> NDArray[Any]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data import presets
 from glassfleet.data.alignment import Series, align
+from glassfleet.data.timeplan import QOE, ready_plan
 
 FloatArray = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ WINDOW = 10
 HORIZON = 3
 """Seconds from the end of the window to the second that is forecast."""
 
-TIME_PLAN = presets.time_plan(presets.QOE)
+TIME_PLAN = ready_plan(QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
 
 METRICS = TIME_PLAN.signals

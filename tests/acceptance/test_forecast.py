@@ -12,13 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edge_agent.forecast.features import inputs_of, vector
-from edge_agent.forecast.model import load_model
+from edge_agent.forecast.model import inputs_of, load_model, vector
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample
 from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
-from glassfleet.data.presets import QOE
+from glassfleet.data.timeplan import QOE
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
 from tests.support.processes import Processes, policy_file
 

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 
-from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.features import inputs_of
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch
+from edge_agent.forecast.model import ModelWatch, inputs_of
 from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.verify import at_time, model_of, verify
-from edge_agent.live.objects import parse, seconds_of
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import MAX_BYTES, LiveSample
+from edge_agent.live.port import MAX_BYTES, LiveSample, parse, seconds_of
 from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
 from glassfleet import simulation
@@ -39,7 +37,7 @@ from schemas.record import ModelRecord
 from tests.support import sample_models
 from tests.support.agent_bench import record_of, write_rows
 
-SAY = logs.get_logger("test")
+SAY = structlog.get_logger("test")
 
 
 def rows(seed: int = 0, count: int = 60) -> Dataset:
