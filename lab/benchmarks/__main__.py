@@ -28,7 +28,7 @@ BENCHMARKS = {
     "ends": "courses:ends",
     "recordings": "files:recordings",
     "tables": "files:tables",
-    "forecast": "forecast:forecast",
+    "forecast": "vehicle:forecast",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long")

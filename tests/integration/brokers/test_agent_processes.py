@@ -9,7 +9,7 @@ import pytest
 
 from edge_agent.config import AgentConfig
 from edge_agent.runner import make_agent
-from lab.benchmarks.agent_memory import stages
+from lab.benchmarks.vehicle import stages
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
 from tests.support.agent_bench import first_task, rows, source, write_rows
