@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 39_150,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 61_000,
+    "documentation: words": 61_050,
     "README: words": 1_010,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
