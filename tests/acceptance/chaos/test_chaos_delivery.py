@@ -1,4 +1,4 @@
-"""Delivery over a real broker: large messages in parts, bounded queues, and reductions that take their time."""
+"""A coordinator whose reductions take their time, over a real broker, amid a flood."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
 from lab.fleet import Fleet
 from schemas.envelope import Envelope
-from schemas.messages import CoordinatorState, Part
+from schemas.messages import CoordinatorState
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import DOMAIN, SOURCES, central_digest
@@ -96,42 +96,7 @@ class Cloud:
         self._thread.join(10)
 
 
-@pytest.mark.parametrize(
-    ("limit", "brokers_limit", "padding"),
-    [pytest.param(128 * 1024, 1 << 20, 60_000, marks=pytest.mark.slow), (128 * 1024, 16 * 1024, 6_000)],
-    ids=["128 KiB", "16 KiB, told by the broker"],
-)
-def test_fleet_learns_over_messages_in_parts_when_they_are_larger_than_the_limit(
-    limit: int, brokers_limit: int, padding: int, tmp_path: Path
-) -> None:
-    broker = MosquittoProcess(tmp_path / "broker", max_message_bytes=brokers_limit)
-    broker.start()
-    tap = Tap(broker.url)
-    cloud = Cloud(broker.url, tmp_path / "coordinator", max_message_bytes=limit)
-    try:
-        with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", max_message_bytes=limit):
-            cloud.start_run("r1", rounds=3, padding=padding)
-            run = cloud.finish("r1")
-        record = cloud.record()
-        # These vehicles have no rows to score a version on, so the gate leaves it to an operator.
-        cloud.service.call(lambda core: core.models.promote("model", 1, ""))
-        eventually(lambda: tap.payloads("model-current"))
-    finally:
-        cloud.stop()
-        tap.stop()
-        broker.stop()
-    assert (run["outcome"], run["cohort"]) == ("finished", ["va", "vb", "vc"])
-    assert record.digest == central_digest(record)
-    longest = min(limit, brokers_limit)
-    assert max(len(message.payload) for message in tap.messages) <= longest + 4096 * (brokers_limit < limit)
-    parts = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("contribution")]
-    assert all(isinstance(body, Part) for body in parts)
-    assert len(parts) >= 3 * 3 * (8 * padding // longest), "three agents, three rounds, nothing left out"
-    assert len(tap.payloads("blob")) >= 3 * (8 * padding // longest), "requests travel in parts, too"
-    # What was needed for the open round only is gone again.
-    assert tap.payloads("request")[-1] == b""
-
-
+@pytest.mark.slow
 def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

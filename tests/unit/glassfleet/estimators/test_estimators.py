@@ -56,7 +56,7 @@ ESTIMATORS = [
 KINDS = [kind for name in offered.__all__ if (kind := getattr(offered, name))._scheme_name]
 
 LONG = {"check_dtype_object", "check_regressor_data_not_an_array", "check_regressors_int", "check_regressors_train"}
-"""Checks that learn most; of the estimators that take longest they are slow tests."""
+"""Checks that learn most: slow tests, as are all checks of estimators that share a base with one of the others."""
 
 
 def checks() -> Iterator[Any]:
@@ -65,8 +65,8 @@ def checks() -> Iterator[Any]:
             name = getattr(check, "func", check).__name__
             if name == "check_array_api_input":  # scikit-learn leaves it out itself where SCIPY_ARRAY_API is not set
                 continue
-            takes_long = name in LONG and kind is FuzzyTreeRegressor
-            marks = [pytest.mark.slow] * takes_long
+            is_quick = kind in {FuzzyTreeRegressor, ChiClassifier} and name not in LONG
+            marks = [] if is_quick else [pytest.mark.slow]
             yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
 

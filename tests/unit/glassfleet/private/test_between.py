@@ -151,7 +151,7 @@ def refusals(founders: Iterable[Announcement], totals: Sequence[Total]) -> list[
     return result
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories(), st.data())
 def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
     history: tuple[list[Total], list[Announcement]], data: st.DataObject

@@ -11,7 +11,7 @@ import pytest
 
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.draws import DRAWN, DRAWS, draws
@@ -314,15 +314,6 @@ def test_bands_have_the_draws_that_their_counts_were_about() -> None:
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
-def test_run_with_support_learns_and_replays_from_its_record() -> None:
-    data = rows(3000)
-    outcome = central(SCHEME, SUPPORTED, DOMAIN, data)
-    assert float(np.std(outcome.model.predict(data.X) - data.y)) < 0.04
-    assert outcome.summary["held_out"] == 0
-    again = central(SCHEME, SUPPORTED, DOMAIN, data, withheld=outcome.summary["withheld"])
-    assert again.model.to_document() == outcome.model.to_document()
-
-
 def test_new_leaves_are_counted_by_the_bands_of_the_leaf_above() -> None:
     heard: list[TreeQuestion] = []
     fleet = {"v1": rows(3000)}
@@ -381,17 +372,17 @@ def test_editions_whose_counts_end_at_other_numbers_are_not_compared() -> None:
 
 
 def test_record_of_another_run_is_refused() -> None:
-    withheld = central(SCHEME, SUPPORTED, DOMAIN, rows(3000)).summary["withheld"]
+    withheld = central(SCHEME, SUPPORTED, DOMAIN, rows()).summary["withheld"]
     with pytest.raises(UsageError, match="has 2 decisions: it is of another run"):
-        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[:2])
+        central(SCHEME, SUPPORTED, DOMAIN, rows(), withheld=withheld[:2])
     with pytest.raises(UsageError, match="does not fit what this one asks"):
-        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[1:])
+        central(SCHEME, SUPPORTED, DOMAIN, rows(), withheld=withheld[1:])
 
 
 def test_input_with_one_value_in_most_rows_is_no_column_of_products() -> None:
-    data = rows(2000)
+    data = rows()
     X = data.X.copy()
-    X[:1100, 2] = 0.0
+    X[:330, 2] = 0.0
     heard: list[Task] = []
     fleet = {"v1": Dataset(NAMES, "y", X, data.y)}
     outcome = federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
@@ -458,12 +449,3 @@ def test_questions_of_one_course_are_not_asked_in_the_other() -> None:
             TreeQuestion.from_task(replace(asked, parameters=TreeParameters(min_rows=1)).to_task())
     with pytest.raises(TaskError, match="a run with support asks other questions"):
         TreeQuestion.from_task(replace(of_bands(), kind="ramps", candidates=((3, (0, 0.5, 0.75)),)).to_task())
-
-
-@pytest.mark.parametrize("asked", [of_bands(), of_bins(), of_pairs(), of_pairs(SUPPORT)])
-def test_sums_that_no_rows_have_are_refused(asked: TreeQuestion) -> None:
-    sums = answer(asked, rows())
-    for name, array in sums.items():
-        given = Contribution(asked.kind, 600, {**sums, name: array + (1 << 50)})
-        with pytest.raises(ContributionError):
-            SCHEME.server.check(asked.to_task(), given)
