@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from broker.paho_transport import PahoTransport
-from broker.port import Handlers, Link, Message
+from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
@@ -28,6 +28,7 @@ from schemas.topics import Topics
 from tests.support.cloud import DOMAIN, SOURCES, central_digest
 from tests.support.processes import eventually
 from tests.support.schedules import quiet
+from tests.support.transports import Client
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
@@ -40,27 +41,6 @@ def _with_tiny_scheme(add_schemes: Callable[[Path], None]) -> Iterator[None]:
     quiet()
     yield
     structlog.reset_defaults()
-
-
-class Tap:
-    """Sees every message of the fleet."""
-
-    def __init__(self, url: str) -> None:
-        self.messages: list[Message] = []
-        self._transport = PahoTransport(Link(url, "tap", session_expiry=0, max_message_bytes=1 << 20))
-        self._transport.subscribe(f"{TOPICS.prefix}#")
-        ready = threading.Event()
-        self._transport.start(Handlers(self.messages.append, ready.set, lambda _why: None))
-        assert ready.wait(10)
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        self._transport.publish(topic, payload)
-
-    def payloads(self, kind: str) -> list[bytes]:
-        return [each.payload for each in self.messages if TOPICS.parse(each.topic).kind == kind]
-
-    def stop(self) -> None:
-        self._transport.stop()
 
 
 class Cloud:
@@ -113,7 +93,10 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     monkeypatch.setattr(type(scheme.server), "reduce", lambda _self, state, parts: slowly(state, parts))
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
-    tap = Tap(broker.url)
+    tap = Client(PahoTransport(Link(broker.url, "tap", session_expiry=0)))
+    tap.transport.subscribe(TOPICS.coordinator_state())
+    tap.start()
+    eventually(lambda: tap.connects)
     monkeypatch.setattr("coordinator.process.service.QUEUE_MESSAGES", 100)
     cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2)
     try:
@@ -122,7 +105,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
             assert entered.wait(30)
             # Meanwhile somebody floods: what is above the bound is dropped, and costs neither memory nor the run.
             for _ in range(400):
-                tap.publish(TOPICS.contribution("stranger"), b"noise")
+                tap.transport.publish(TOPICS.contribution("stranger"), b"noise")
             eventually(lambda: cloud.service.metrics()["queue.dropped"] >= 250, seconds=10)
             assert cloud.service.metrics()["queue.messages"] <= 100
             run = cloud.finish("r1")
@@ -131,12 +114,12 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
         record = cloud.record()
     finally:
         cloud.stop()
-        tap.stop()
+        tap.transport.stop()
         broker.stop()
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     assert record.digest == central_digest(record)
     assert metrics["connected"] == 1, "the connection stood all the time"
-    states = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("coordinator-state")]
+    states = [Envelope.from_bytes(each.payload, fleet="fleet").body for each in tap.messages]
     lives = [body.status for body in states if isinstance(body, CoordinatorState)]
     lived = lives[lives.index("up") :]  # before its birth a coordinator asks, with a "down", whether another one lives
     assert lived.count("down") <= 1, "the last will was never published; the goodbye at the end is no will"
