@@ -81,7 +81,7 @@ class MedianScheme(SumScheme[MedianQuestion]):
         after = replace(question, done=question.done + 1, **{turned: question.guess})
         if after.done < question.parameters.rounds:
             return ask(after, memory)
-        return Done(FederatedMedian(question.parameters, question.domain, after.guess, rows), memory)  # type: ignore[arg-type]
+        return Done(FederatedMedian(question.parameters, question.domain, after.guess, rows), memory)
 
     def from_document(self, document: Mapping[str, Any]) -> Any:
         raise DocumentError("nobody reads it: these vehicles have no test rows")
