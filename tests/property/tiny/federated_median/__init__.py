@@ -77,8 +77,9 @@ class MedianScheme(SumScheme[MedianQuestion]):
 
     def step(self, question: MedianQuestion, memory: Any, contributions: Sequence[Contribution]) -> Next | Done:
         rows, sums, memory = taken_up(memory, contributions, self.max_rows(question.parameters))
-        turned = "high" if 2 * int(sums["below"][0]) >= rows else "low"
-        after = replace(question, done=question.done + 1, **{turned: question.guess})
+        is_below = 2 * int(sums["below"][0]) >= rows
+        low, high = (question.low, question.guess) if is_below else (question.guess, question.high)
+        after = replace(question, low=low, high=high, done=question.done + 1)
         if after.done < question.parameters.rounds:
             return ask(after, memory)
         return Done(FederatedMedian(question.parameters, question.domain, after.guess, rows), memory)
