@@ -204,11 +204,11 @@ class Domain(BaseModel):
         return tuple(part for variable in self.features for part in Excess.about(variable))
 
     @cached_property
-    def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Low and high of all inputs, and where they are clipped once scaled."""
-        most = [FARTHEST if isinstance(variable, Excess) else 1.0 for variable in self.inputs]
-        low, high = ([getattr(variable, end) for variable in self.inputs] for end in ("low", "high"))
-        return np.array(low), np.array(high), np.array(most)
+    def _limits(self) -> tuple[tuple[float, ...], ...]:
+        """Low and high of all inputs, and where they are clipped once scaled; no arrays, as domains are compared."""
+        inputs = self.inputs
+        most = tuple(FARTHEST if isinstance(variable, Excess) else 1.0 for variable in inputs)
+        return tuple(variable.low for variable in inputs), tuple(variable.high for variable in inputs), most
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Domain:
         """Return a copy; what is known of its features is that of its own."""
@@ -306,7 +306,7 @@ class Domain(BaseModel):
         Excess is clipped at :data:`FARTHEST` times what the fleet has. Element-wise, hence independent of how rows are
         spread.
         """
-        return _scale(X, *self._limits)
+        return _scale(X, *map(np.array, self._limits))
 
     def scale_target(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map the target, shape (n,), to [0, 1]."""
