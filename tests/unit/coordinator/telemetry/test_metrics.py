@@ -155,7 +155,7 @@ def test_series_stay_few_whatever_hostile_messages_say() -> None:
     before = len(watched.metrics.page().splitlines())
     for number in range(100):
         name = f"evil-{number}.{'x' * 40}"
-        for topic in (f"agent/{name}/state", f"agent/{name}/contribution", f"agent/{name}/evaluation"):
+        for topic in (f"agent/{name}/state", f"agent/{name}/contribution/0", f"agent/{name}/evaluation"):
             watched.fleet.publish(f"gf/1/f/{topic}", b"\xc1" + name.encode())
         watched.fleet.publish(f"gf/1/f/agent/{name}/state", state(name, f"code-{number}"))
     page = watched.metrics.page().decode()
