@@ -38,6 +38,9 @@ AGAIN_FIRST, AGAIN_LONGEST = 0.25, 10.0
 PATIENCE = 10.0
 """Seconds after which a worker that says nothing is killed: no deadline passes while it may still bring answers."""
 
+STARTS = 60.0
+"""Seconds that it may take until it says its first word, on a machine with much to do; nothing waits for it then."""
+
 LOOK = 0.1
 """Seconds between two looks at the workers."""
 
@@ -199,7 +202,7 @@ class Intake:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[its.fileno()])  # noqa: S603 - our own
         pipe.setblocking(False)
         now = time.monotonic()
-        worker = _Worker(number, process, pipe, now, now, unsent=bytearray(self._first))
+        worker = _Worker(number, process, pipe, now, now + STARTS, unsent=bytearray(self._first))
         self._selector.register(pipe, selectors.EVENT_READ, worker)
         with self._lock:
             self._workers[number] = worker
@@ -241,11 +244,8 @@ class Intake:
             self._take(worker, kind, value)
 
     def _take(self, worker: _Worker, kind: str, value: Sequence[Any]) -> None:
-        if kind == "event":
-            topic, event, run, arrived, impossible = value
-            self._handlers.message(Verified(topic, event, run=run, arrived=arrived, impossible=impossible))
-        elif kind == "message":
-            self._handlers.message(Message(*value))
+        if kind != "state":
+            self._handlers.message(message_of(kind, value))
         else:
             since, status, counts = value
             self.hold(worker.number, since)
@@ -285,3 +285,11 @@ class Intake:
             worker.process.kill()
             worker.process.wait()
             worker.pipe.close()
+
+
+def message_of(kind: str, value: Sequence[Any]) -> Message:
+    """Return what a worker hands on."""
+    if kind == "message":
+        return Message(*value)
+    topic, event, run, arrived, impossible = value
+    return Verified(topic, event, run=run, arrived=arrived, impossible=impossible)

@@ -33,6 +33,7 @@ from coordinator.process.queue import EventQueue
 from coordinator.telemetry import logs
 from glassfleet.contract.messages import Task
 from schemas.envelope import Envelope
+from schemas.errors import NotFoundError
 from schemas.messages import Request
 from schemas.topics import SHARDS, Topics
 
@@ -63,13 +64,13 @@ class IntakeWorker:
         From 1 to `intake_workers`, modulo which its shards are one less.
     """
 
-    def __init__(self, pipe: socket.socket, number: int, config: CoordinatorConfig) -> None:
+    def __init__(self, pipe: socket.socket, number: int, config: CoordinatorConfig, engine: Engine) -> None:
         workers, topics = config.intake_workers, Topics(config.fleet)
         self._pipe = pipe
         self._counts = Counter[str]()
         self._status = "it has not connected yet"
         self._is_over = False
-        self._engine, self._fleet = Engine(), config.fleet
+        self._engine, self._fleet = engine, config.fleet
         self._tasks: dict[str, Task] = {}
         self._queue = EventQueue(
             QUEUED, config.queue_bytes // workers, time.monotonic, full_wait=config.connection.keepalive / 2
@@ -101,13 +102,14 @@ class IntakeWorker:
         if isinstance(self._transport, SignedTransport):
             self._transport.look()
         batch = self._queue.get_batch(BATCH, PAUSE)
-        frames = [self._frame(*each) for each in zip(batch.messages, batch.arrived, strict=True)]
+        frames = [self.frame(*each) for each in zip(batch.messages, batch.arrived, strict=True)]
         now, since = time.monotonic(), self._queue.oldest()
         counts, self._counts = self._counts, Counter()
         frames.append(framed("state", now if since is None else since, self._status, dict(counts)))
         self._pipe.sendall(b"".join(frames))
 
-    def _frame(self, message: Message, arrived: float) -> bytes:
+    def frame(self, message: Message, arrived: float) -> bytes:
+        """Return what the coordinator is told of a message; empty: nothing yet."""
         match self._decoder.decode(message, arrived):
             case (str(run), event):
                 return framed("event", message.topic, to_bytes(event), run, arrived, self._impossible(event))
@@ -120,24 +122,25 @@ class IntakeWorker:
         """Return why an answer cannot be true, see `Answer`."""
         if not isinstance(event, Answer) or (task := self._tasks.get(event.task_digest)) is None:
             return None
-        return self._engine.impossible(task, event)
+        with suppress(NotFoundError):  # a question that is no scheme's
+            return self._engine.impossible(task, event)
+        return None
 
     def _listen(self, said: Iterable[Sequence[Any]]) -> None:
         with suppress(OSError):
             for topic, payload in said:
-                if topic.endswith("/request"):
-                    self._asked(payload)
-                else:
-                    self._transport.publish(topic, payload)
+                self.hear(topic, payload)
         self._is_over = True
 
-    def _asked(self, payload: bytes) -> None:
-        """Remember what a plain round asks; of one whose request travels in parts, the coordinator looks itself."""
-        if not payload:
-            return
-        request = Envelope.from_bytes(payload, fleet=self._fleet).body
-        if isinstance(request, Request) and request.private is None:
-            self._tasks = dict([*self._tasks.items(), (request.task_digest, Task.from_value(request.task))][-TASKS:])
+    def hear(self, topic: str, payload: bytes) -> None:
+        """Publish a receipt, and remember what a request asks; into answers to one in parts the coordinator looks."""
+        if topic.endswith("/receipt"):
+            self._transport.publish(topic, payload)
+        elif payload:
+            request = Envelope.from_bytes(payload, fleet=self._fleet).body
+            if isinstance(request, Request) and request.private is None:
+                asked = (request.task_digest, Task.from_value(request.task))
+                self._tasks = dict([*self._tasks.items(), asked][-TASKS:])
 
     def _connected(self) -> None:
         self._status = ""
@@ -155,7 +158,7 @@ def main() -> None:
     [settings] = next(values)
     config = CoordinatorConfig.model_validate(settings)
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
-    IntakeWorker(pipe, int(sys.argv[2]), config).serve(values)
+    IntakeWorker(pipe, int(sys.argv[2]), config, Engine()).serve(values)
 
 
 if __name__ == "__main__":

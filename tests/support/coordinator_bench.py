@@ -96,9 +96,13 @@ class Fleet:
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
         )
-        handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
+        handlers = Handlers(self.arrive, self.core.connected, lambda _why: None)
         self.transport.start(handlers)
         self.hub.pump()
+
+    def arrive(self, message: Message) -> None:
+        """Take what the broker brings."""
+        self.core.handle([message])
 
     def crash(self) -> None:
         """Kill the coordinator and start it again on its journal."""

@@ -168,7 +168,7 @@ def test_coordinator_clears_what_a_vehicle_has_retained_where_nothing_is_and_cou
     assert fleet.receipts("a") == ["accepted"]
 
 
-def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
+def hostile(task: Task) -> Iterable[tuple[str, bytes]]:
     good = Envelope(fleet="f", body=contribution("a", task), run="r1", agent="a")
     yield "unknown-kind", codec.encode({**codec.decode(good.to_bytes()), "kind": "novel"})
     yield "wrong-agent", Envelope(fleet="f", body=good.body, run="r1", agent="b").to_bytes()
@@ -187,7 +187,7 @@ def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
 def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
     fleet = Fleet().begin("a", "b")
     task = fleet.task()
-    for code, payload in _hostile(task):
+    for code, payload in hostile(task):
         before = len(fleet.receipts("a"))
         fleet.publish(TOPICS.contribution("a"), payload)
         receipts = fleet.receipts("a")
