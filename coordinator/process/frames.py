@@ -21,7 +21,7 @@ def framed(*value: Any) -> bytes:
     return len(data).to_bytes(_HEAD, "big") + data
 
 
-class Frames:
+class FrameReader:
     """Puts together what arrives in pieces."""
 
     def __init__(self) -> None:
@@ -42,6 +42,6 @@ class Frames:
 
 def received(pipe: socket.socket) -> Iterator[Sequence[Any]]:
     """Yield what the other side says, until it has ended."""
-    frames = Frames()
+    frames = FrameReader()
     while data := pipe.recv(READ_BYTES):
         yield from frames.add(data)

@@ -1,9 +1,9 @@
 """Past one core: the coordinator's transport where processes of their own receive what the fleet answers.
 
 A vehicle's topic names its shard, a hash of its id. Each worker (`coordinator.process.intake_worker`) has a connection
-of its own and some shards: it receives, verifies and decodes their answers, hands the events on over a socket, and
-seals and publishes the receipts that come back, all of which costs more than to decide. The coordinator alone decides
-and writes the journal, as without workers; all else that it says and hears goes over its own connection.
+of its own and some shards. It receives, verifies, decodes and checks their answers, hands events on over a socket, and
+publishes the receipts that come back. The coordinator alone decides and writes the journal, as without workers; all
+else that it says and hears goes over its own connection.
 
 A worker that ends, however it does, is started again. Until then the coordinator behaves as without a broker, for some
 vehicles cannot be heard; with the worker's return it publishes again what is retained, and vehicles send what has no
@@ -29,7 +29,7 @@ import structlog
 from broker.port import Handlers, Message, Transport
 from coordinator.config import CoordinatorConfig
 from coordinator.messages import Verified
-from coordinator.process.frames import READ_BYTES, Frames, framed
+from coordinator.process.frames import READ_BYTES, FrameReader, framed
 from schemas.topics import Topics, shard_of
 
 AGAIN_FIRST, AGAIN_LONGEST = 0.25, 10.0
@@ -60,7 +60,7 @@ class _Worker:
     pipe: socket.socket
     begun: float
     heard: float
-    frames: Frames = field(default_factory=Frames)
+    frames: FrameReader = field(default_factory=FrameReader)
     unsent: bytearray = field(default_factory=bytearray)
     status: str = "it starts"
 

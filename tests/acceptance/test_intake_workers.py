@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
-from broker.servers.process import ChildBroker
 from coordinator.journal.sql import SqlJournal
 from lab.fleet import Fleet
 from schemas.topics import Topics, shard_of
@@ -48,8 +47,7 @@ WORKERS = {"GLASSFLEET_INTAKE_WORKERS": "2"}
     ]
 )
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    kinds: dict[str, type[ChildBroker]] = {"mosquitto": MosquittoProcess, "nats": NatsProcess}
-    running: Any = kinds[request.param](tmp_path / "broker")
+    running = {"mosquitto": MosquittoProcess, "nats": NatsProcess}[request.param](tmp_path / "broker")
     running.start()
     yield running.url
     running.stop()

@@ -8,23 +8,22 @@ from dataclasses import dataclass, field
 
 from broker.port import Message
 from coordinator.config import CoordinatorConfig
-from coordinator.process.frames import Frames
+from coordinator.process.frames import FrameReader
 from coordinator.process.intake import message_of
 from coordinator.process.intake_worker import IntakeWorker
 from glassfleet.contract.messages import Task
 from schemas.envelope import Envelope, frames_for_contribution
 from schemas.messages import Refusal
 from schemas.topics import SHARDS, shard_of
-from tests.support.coordinator_bench import TOPICS, Fleet, contribution
+from tests.support.coordinator_bench import TOPICS, Fleet, contribution, hostile
 from tests.support.engine_bench import TOY_ENGINE
-from tests.unit.coordinator.test_core import hostile
 
 
 @dataclass
 class Worked(Fleet):
     """A fleet whose answers go through an intake worker."""
 
-    frames: Frames = field(default_factory=Frames)
+    frames: FrameReader = field(default_factory=FrameReader)
     handed_on: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
