@@ -38,7 +38,7 @@ PLACES = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
 
 
 STARTS_PROCESSES = {
-    # Of ours: a vehicle's long answers, recordings, brokers, intake workers, folds, all of demo, chaos, benchmarks and tests.
+    # Of ours: a vehicle's long answers, recordings, brokers, workers, folds, all of demo, chaos, benchmarks, tests.
     "edge_agent/compute/worker.py", "edge_agent/recordings/apart.py", "broker/servers/process.py",
     "coordinator/process/intake.py",
     "lab/experiments/workers.py", "lab/processes.py",
