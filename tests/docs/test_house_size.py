@@ -5,12 +5,12 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 49_500,
-    "product: modules": 524,
-    "lab: lines of code": 10_030,
+    "product: lines of code": 49_880,
+    "product: modules": 528,
+    "lab: lines of code": 10_055,
     "lab: modules": 112,
-    "tests: lines of code": 39_150,
-    "tests: modules": 313,
+    "tests: lines of code": 39_345,
+    "tests: modules": 315,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
     "README: words": 1_000,

@@ -162,7 +162,7 @@ def test_series_stay_few_whatever_hostile_messages_say() -> None:
     assert "evil" not in page
     assert "code-" not in page
     assert len(page.splitlines()) < before + 20
-    assert sum(1 for line in page.splitlines() if line.startswith("glassfleet_messages_ignored_total{")) < 10
+    assert sum(1 for line in page.splitlines() if line.startswith("glassfleet_messages_ignored_total{")) < 11
 
 
 # Page, dashboard and code
