@@ -9,10 +9,10 @@ MOST = {
     "product: modules": 528,
     "lab: lines of code": 10_055,
     "lab: modules": 112,
-    "tests: lines of code": 39_345,
+    "tests: lines of code": 38_820,
     "tests: modules": 315,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_000,
+    "documentation: words": 60_350,
     "README: words": 1_000,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
