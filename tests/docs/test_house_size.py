@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 38_820,
     "tests: modules": 315,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_350,
+    "documentation: words": 60_420,
     "README: words": 1_000,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
