@@ -17,7 +17,7 @@ from console.common import (
     print_json,
     workshop,
 )
-from console.run.specification import BOUNDS_HELP
+from console.operator.specification import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import json_file, parse_parameters
-from console.run.specification import checked_parameters, memory_file
+from console.operator.specification import checked_parameters, memory_file
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from lab.demo.words import OWN_MEMORY
 from schemas.errors import UsageError

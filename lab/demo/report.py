@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from console.model.words import explanation_lines, rule_lines, wrapped
+from console.operator.words import explanation_lines, rule_lines, wrapped
 from glassfleet.data.dataset import Dataset
 from glassfleet.model.baseline import explained, reference_of
 from glassfleet.model.protocol import Model, nature, readable_rules

@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from console.common import RowsFile, json_option, parse_parameters, print_json, rows_there, table_lines
+from console.operator.specification import MEMORY_HELP, checked_parameters, memory_file
 from console.progress import progress
-from console.run.specification import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
 from glassfleet.schemes import DEFAULT

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from console.main import COMMANDS, run
-from console.model.published import PublishedModels
+from console.operator.published import PublishedModels
 from console.services.tap import decode, whole
 from deploy.site.reference import SETTINGS
 from glassfleet import simulation
@@ -280,7 +280,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
 ) -> None:
     registry = PublishedModels(records={("qoe", 1): record})
-    monkeypatch.setattr("console.model.published.read_registry", lambda _url, _fleet: registry)
+    monkeypatch.setattr("console.operator.published.read_registry", lambda _url, _fleet: registry)
     assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9

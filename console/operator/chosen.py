@@ -91,7 +91,7 @@ def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -
 
 def spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
-    from console.model.words import reworded
+    from console.operator.words import reworded
     from glassfleet.explain.terms import in_words_of
 
     if words is None:
@@ -106,11 +106,11 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
 
 def load_with_moved(options: ModelOptions) -> tuple[ModelRecord | None, Model, str, list[str]]:
     """Return what `load` does, and what has moved since the model was learned, as the newest later version says."""
-    from console.model.published import read_registry
+    from console.operator.published import read_registry
     from glassfleet.contract import catalogue
 
     if options.file is not None:
-        from console.model.signatures import Signatures
+        from console.operator.signatures import Signatures
 
         record, learned = read_model_file(options.file)
         signatures = Signatures.at_hand()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import json_option, print_json, tell
-from console.model.export import write
-from console.run.connection import coordinator_options
+from console.operator.connection import coordinator_options
+from console.operator.export import write
 from console.tables import printable
 from schemas.text import counted
 

@@ -18,9 +18,9 @@ from console.common import (
     version_argument,
     versioned,
 )
-from console.model.named import file_of, read_model_file
-from console.run.connection import coordinator_options
-from console.run.gate import beside
+from console.operator.chosen import file_of, read_model_file
+from console.operator.connection import coordinator_options
+from console.operator.gate import beside
 from console.tables import printable
 from schemas.errors import DocumentError
 from schemas.trial import ALL
@@ -80,9 +80,9 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     Examples:
       glassfleet model diff qoe@3 qoe
     """
-    from console.model.difference import difference_lines  # numpy comes with it
-    from console.model.published import read_registry
-    from console.model.signatures import Signatures
+    from console.operator.difference import difference_lines  # numpy comes with it
+    from console.operator.published import read_registry
+    from console.operator.signatures import Signatures
     from glassfleet.contract import catalogue
     from glassfleet.explain import difference
 

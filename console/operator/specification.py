@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from console.common import count_or_share, json_file, read_toml
-from console.run.connection import CoordinatorOptions, coordinator_options
+from console.operator.connection import CoordinatorOptions, coordinator_options
 from glassfleet.schemes import DEFAULT
 from schemas.errors import UsageError
 

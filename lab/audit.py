@@ -290,7 +290,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]:
-    from console.run.specification import checked_parameters
+    from console.operator.specification import checked_parameters
     from coordinator.engine.learning import discovery_of
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.private import conduct, may_lose
@@ -347,7 +347,7 @@ def _shadows(options: LeakageOptions) -> dict[str, Shadowed]:
     """Attack models of halves of all rows, by protection."""
     import numpy as np
 
-    from console.run.specification import checked_parameters
+    from console.operator.specification import checked_parameters
     from coordinator.engine.learning import discovery_of
     from glassfleet.audit.report import protection_of
     from glassfleet.audit.shadows import shadowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.model.words import wrapped
+from console.operator.words import wrapped
 from glassfleet.explain.difference import Difference, in_digits, name_of, rule_changes
 from glassfleet.model.rules import Rule
 

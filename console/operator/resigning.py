@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import json_option, print_json, versioned
-from console.run.connection import coordinator_options
+from console.operator.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import json_option, options_as, print_json, table_lines, tell
-from console.run.connection import coordinator_options
-from console.run.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
+from console.operator.connection import coordinator_options
+from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import json_option, print_json
-from console.run.connection import coordinator_options
+from console.operator.connection import coordinator_options
 from console.tables import Column, is_terminal, printable, show_table
 
 if TYPE_CHECKING:

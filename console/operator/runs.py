@@ -9,8 +9,8 @@ import click
 
 from console.common import json_option, options_as, print_json, tell
 from console.lazy import is_quiet
-from console.run.connection import coordinator_options
-from console.run.follow import (
+from console.operator.connection import coordinator_options
+from console.operator.follow import (
     PATIENCE,
     asked,
     follow_run,
@@ -20,10 +20,10 @@ from console.run.follow import (
     posted,
     private_lines,
 )
-from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
-from console.run.quorum import quorum_lines
-from console.run.schedules import schedule
-from console.run.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
+from console.operator.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
+from console.operator.quorum import quorum_lines
+from console.operator.schedules import schedule
+from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
 from schemas.errors import RunFailedError
 from schemas.rounds import bytes_each

@@ -12,7 +12,7 @@ from typing import Self
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from console.common import broker_security
-from console.model.signatures import Signatures
+from console.operator.signatures import Signatures
 from console.progress import progress
 from console.tables import printable
 from schemas.envelope import Envelope, read_model

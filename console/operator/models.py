@@ -10,8 +10,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, json_option, options_as, print_json, security_options
-from console.model.export import export_model, report
-from console.model.named import (
+from console.operator.chosen import (
     ModelOptions,
     load,
     load_with_moved,
@@ -21,10 +20,11 @@ from console.model.named import (
     typical,
     words_option,
 )
-from console.model.resigning import sign
-from console.model.versions import diff, history, promote, rollback
-from console.model.week import week
-from console.run.rollouts import rollout
+from console.operator.export import export_model, report
+from console.operator.resigning import sign
+from console.operator.rollouts import rollout
+from console.operator.versions import diff, history, promote, rollback
+from console.operator.week import week
 from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
@@ -98,7 +98,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     Examples:
       glassfleet model list --json
     """
-    from console.model.published import read_registry  # numpy and the MQTT library come with it
+    from console.operator.published import read_registry  # numpy and the MQTT library come with it
     from console.tables import is_terminal, show_models
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
@@ -154,7 +154,7 @@ def show(options: ShowOptions) -> None:
     Examples:
       glassfleet model show qoe --json > qoe.json
     """
-    from console.model.words import input_words, wrapped
+    from console.operator.words import input_words, wrapped
     from glassfleet.explain import ModelView
     from schemas.documents import document_digest
 
@@ -191,7 +191,7 @@ def show(options: ShowOptions) -> None:
 
 def _show_inputs(view: ModelView) -> None:
     """Say of each input what it is, how far it moves the answer over the fleet's rows, and over its range."""
-    from console.model.words import input_words, wrapped
+    from console.operator.words import input_words, wrapped
     from glassfleet.explain.partitions import levels_of
 
     domain = view.model.domain
@@ -206,7 +206,7 @@ def _show_inputs(view: ModelView) -> None:
 
 
 def _show_training(record: ModelRecord, learned: Model) -> None:
-    from console.model.words import wrapped
+    from console.operator.words import wrapped
 
     training = record.training
     click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
@@ -249,7 +249,7 @@ def rules(options: RulesOptions) -> None:
     Examples:
       glassfleet model rules qoe --top 5
     """
-    from console.model.words import input_words, rule_lines, wrapped
+    from console.operator.words import input_words, rule_lines, wrapped
     from console.tables import printable
     from glassfleet.explain import RuleView, summary
     from glassfleet.explain.partitions import levels_of
@@ -288,7 +288,7 @@ def predict(options: PredictOptions) -> None:
     Examples:
       glassfleet model predict qoe --data drive.csv
     """
-    from console.model.inputs import inputs_of
+    from console.operator.inputs import inputs_of
 
     _, learned, _ = load(options)
     X = inputs_of(options.data, learned)
@@ -331,8 +331,8 @@ def explain(options: ExplainOptions) -> None:
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
     """
-    from console.model.inputs import row_of
-    from console.model.words import counterfactual_lines, explanation_lines, wrapped
+    from console.operator.inputs import row_of
+    from console.operator.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
     from glassfleet.model.baseline import ReferenceRow
 

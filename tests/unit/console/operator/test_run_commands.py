@@ -15,9 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from console.main import run
-from console.run.quorum import could_be_private, quorum_lines
-from console.run.runs import _check_end
-from console.run.specification import document_of
+from console.operator.quorum import could_be_private, quorum_lines
+from console.operator.runs import _check_end
+from console.operator.specification import document_of
 from coordinator.http.api import ApiServer
 from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, RunFailedError, UsageError

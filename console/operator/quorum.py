@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from console.run.follow import asked
+from console.operator.follow import asked
 from console.tables import printable
 from schemas.errors import NotFoundError, UsageError
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import click
 
 from console.common import json_option, options_as, tell
-from console.model.named import ModelOptions, load, model_options, spoken, words_option
+from console.operator.chosen import ModelOptions, load, model_options, spoken, words_option
+from console.operator.connection import CoordinatorOptions, coordinator_options
 from console.progress import progress
-from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, os_faults_as
 
 FORMATS = ("json", "fml", "c", "svg")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from console.operator.follow import ROLLOUT_ENDED, follow_rollout, patiently
 from console.progress import progress
-from console.run.follow import ROLLOUT_ENDED, follow_rollout, patiently
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient

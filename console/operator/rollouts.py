@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import json_option, options_as, print_json, tell, version_argument
-from console.run.connection import CoordinatorOptions, coordinator_options
-from console.run.follow import PATIENCE, asked, follow_rollout, posted
-from console.run.gate import rollout_lines
-from console.run.specification import document_of
+from console.operator.connection import CoordinatorOptions, coordinator_options
+from console.operator.follow import PATIENCE, asked, follow_rollout, posted
+from console.operator.gate import rollout_lines
+from console.operator.specification import document_of
 from schemas.errors import RunFailedError, UsageError
 
 if TYPE_CHECKING:
