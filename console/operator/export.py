@@ -1,18 +1,26 @@
-"""``glassfleet model export`` and ``glassfleet model report``: models and runs as files for elsewhere."""
+"""Files for elsewhere: ``glassfleet model export``, ``model report`` and ``model week``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from console.common import json_option, options_as, tell
+from console.common import json_option, options_as, print_json, tell
 from console.operator.chosen import ModelOptions, load, model_options, spoken, words_option
 from console.operator.connection import CoordinatorOptions, coordinator_options
 from console.progress import progress
+from console.tables import printable
 from schemas.errors import StorageError, os_faults_as
+from schemas.text import counted
+
+if TYPE_CHECKING:
+    from console.client import CoordinatorClient
+
 
 FORMATS = ("json", "fml", "c", "svg")
 
@@ -112,3 +120,57 @@ def report(options: ReportOptions) -> None:
         return
     write(target, data)
     tell(f"{target}: report of {run_id}", as_json=options.as_json, file=str(target), bytes=len(data), run=run_id)
+
+
+@click.command()
+@coordinator_options
+@click.option(
+    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Write the page of the week there, as one HTML file. Default: text on stdout.",
+)  # fmt: skip
+@json_option
+def week(api: CoordinatorClient, out: Path | None, *, as_json: bool) -> None:
+    """Say what changed in the last seven days: is it better, what changed, who needs me.
+
+    \b
+    Examples:
+      glassfleet model week
+      glassfleet model week --out week.html
+    """
+    if out is not None:
+        data = api.page("/week/report")
+        write(out, data)
+        tell(f"{out}: the last week", as_json=as_json, file=str(out), bytes=len(data))
+        return
+    known = api.get("/api/week")
+    if as_json:
+        print_json(known)
+    else:
+        click.echo("\n".join(map(printable, _lines(known))))
+
+
+def _lines(week: Mapping[str, Any]) -> Iterator[str]:
+    from glassfleet.explain.text import size  # numpy comes with it
+
+    yield f"Fleet {week['fleet']}: the week to {week['end'][:10]}"
+    yield "Is it better?"
+    yield from (f"  {model['name']}: {model['headline']}" for model in week["models"])
+    yield from () if week["models"] else ("  There is no model yet.",)
+    yield "What changed?"
+    yield f"  runs: {', '.join(f'{count} {outcome}' for outcome, count in week['runs'].items()) or 'none'}"
+    each = size(week["to_each"] + week["from_each"])
+    yield f"  bytes: {size(week['bytes'])} of answers; {each} for each vehicle, requests and answers"
+    yield from (f"  run {run['run']} failed: {run['reason']}" for run in week["failed"])
+    yield from (f"  {sentence}" for sentence in week["drift"])
+    for model in week["models"]:
+        for turn in model["turns"]:
+            why = f": {turn['why']}" if turn["why"] else ""
+            yield f"  {turn['when'][:16]}  {model['name']} version {turn['version']} {turn['what']}{why}"
+        change = model["change"] or {}
+        for kind, word in (("new", "came"), ("gone", "went"), ("changed", "says something else now")):
+            yield from (f"  {model['name']}, rule {word}: {text}" for text in change.get(kind, ()))
+    yield "Who needs me?"
+    yield f"  {week['up']} vehicles are up, {week['down']} down; {counted(week['needs'], 'vehicles')} to look at."
+    yield from (f"  {vehicle['agent']}: {'; '.join(vehicle['causes'])}" for vehicle in week["vehicles"])
+    left = week["needs"] - len(week["vehicles"])
+    yield from (f"  and {left} more",) if left else ()

@@ -20,11 +20,9 @@ from console.operator.chosen import (
     typical,
     words_option,
 )
-from console.operator.export import export_model, report
-from console.operator.resigning import sign
+from console.operator.export import export_model, report, week
 from console.operator.rollouts import rollout
-from console.operator.versions import diff, history, promote, rollback
-from console.operator.week import week
+from console.operator.versions import diff, history, promote, rollback, sign
 from schemas.errors import UsageError, VerificationError
 from schemas.text import counted
 
@@ -288,7 +286,7 @@ def predict(options: PredictOptions) -> None:
     Examples:
       glassfleet model predict qoe --data drive.csv
     """
-    from console.operator.inputs import inputs_of
+    from console.operator.chosen import inputs_of
 
     _, learned, _ = load(options)
     X = inputs_of(options.data, learned)
@@ -331,7 +329,7 @@ def explain(options: ExplainOptions) -> None:
     Examples:
       glassfleet model explain qoe --data drive.csv --row 17 --goal '>4' --fixed speed
     """
-    from console.operator.inputs import row_of
+    from console.operator.chosen import row_of
     from console.operator.words import counterfactual_lines, explanation_lines, wrapped
     from glassfleet.explain import Goal, counterfactual, explain_row, explained
     from glassfleet.model.baseline import ReferenceRow

@@ -1,4 +1,4 @@
-"""``glassfleet run``: federated trainings, asked of the coordinator over HTTP."""
+"""``glassfleet run``: federated trainings, asked of the coordinator over HTTP, and whom they rest on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from console.operator.follow import (
     posted,
     private_lines,
 )
-from console.operator.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
-from console.operator.quorum import quorum_lines
+from console.operator.rollouts import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
 from console.operator.schedules import schedule
 from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
-from schemas.errors import RunFailedError
+from schemas.errors import NotFoundError, RunFailedError, UsageError
 from schemas.rounds import bytes_each
 
 if TYPE_CHECKING:
@@ -228,3 +227,52 @@ def _items(answer: Any, key: str) -> list[dict[str, Any]]:
 
 
 run.add_command(schedule)
+
+_NAMED = 5
+
+
+def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) -> list[str]:
+    """Return how many of the known vehicles are up, and whether they could learn privately, in lines.
+
+    Parameters
+    ----------
+    api : console.client.CoordinatorClient
+    spec : dict
+        What is to be started.
+    patience : float
+        Seconds, at least 0, to wait for the coordinator.
+
+    Raises
+    ------
+    CoordinatorError
+        It is not there.
+    """
+    vehicles = asked(api, "/api/agents", patience)
+    if not vehicles:
+        return []
+    down = sorted(str(each["agent"]) for each in vehicles if each["status"] != "up")
+    up = len(vehicles) - len(down)
+    lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
+    known = f"{up} of {len(vehicles)} known vehicles {'is' if up == 1 else 'are'} up{lacks if down else ''}"
+    lines = [printable(f"{known}: the model will rest on those that answer")]
+    if could_be_private(spec, up):
+        lines.append("this fleet could learn privately, nobody would see a single vehicle's numbers: --private")
+    return lines
+
+
+def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:
+    """Return whether a run that is not private could be, with so many vehicles up."""
+    # What is needed to know is loaded when it is asked.
+    from pydantic import ValidationError
+
+    from coordinator.engine import Engine
+    from coordinator.specification.run import RunSpec
+    from glassfleet.private.groups import LEAST_FLOOR
+
+    if spec.get("private") is not None or vehicles < LEAST_FLOOR:
+        return False
+    try:
+        Engine().check_start(RunSpec.from_document({**spec, "private": {}}))
+    except (ValidationError, UsageError, NotFoundError):
+        return False  # if it cannot be meant as written, the coordinator says why
+    return True

@@ -1,7 +1,8 @@
-"""What a model's name stands for: ``glassfleet model history|diff|promote|rollback``."""
+"""What a model's name stands for: ``glassfleet model history|diff|promote|rollback|sign``."""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,16 @@ from console.common import (
 )
 from console.operator.chosen import file_of, read_model_file
 from console.operator.connection import coordinator_options
-from console.operator.gate import beside
+from console.operator.rollouts import beside
 from console.tables import printable
-from schemas.errors import DocumentError
+from schemas.errors import DocumentError, NotFoundError, UsageError
 from schemas.trial import ALL
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
     from glassfleet.model.protocol import Model
     from schemas.record import ModelRecord
+
 
 _PAST = {"pause": "paused", "resume": "resumed", "stop": "stopped", "superseded": "superseded"}
 
@@ -80,9 +82,8 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     Examples:
       glassfleet model diff qoe@3 qoe
     """
-    from console.operator.difference import difference_lines  # numpy comes with it
-    from console.operator.published import read_registry
-    from console.operator.signatures import Signatures
+    from console.operator.published import Signatures, read_registry
+    from console.operator.words import difference_lines  # numpy comes with it
     from glassfleet.contract import catalogue
     from glassfleet.explain import difference
 
@@ -162,3 +163,69 @@ def _line_of_decision(each: dict[str, Any]) -> str:
         case "rollout.pause" | "rollout.resume" | "rollout.stop" | "rollout.superseded":
             return f"{when}  rollout {_PAST[each['kind'].removeprefix('rollout.')]}{why}"
     return ""
+
+
+_NAMED = 5
+
+
+@click.command()
+@click.argument("name", metavar="NAME[@VERSION]")
+@click.option("--yes", is_flag=True, help="Do not ask: you have looked at it.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the history.")
+@coordinator_options
+@json_option
+def sign(name: str, reason: str, api: CoordinatorClient, *, yes: bool, as_json: bool) -> None:
+    """Let the coordinator sign a model that you checked, so that vehicles take it again.
+
+    For models from before a theft: of the authority's key, or of the coordinator's. Look at it first: the
+    dashboard shows it, and its run. Without a VERSION: the current one.
+
+    \b
+    Examples:
+      glassfleet model sign qoe@3 --reason "compared with the copy of 2 March"
+    """
+    from schemas.documents import document_digest
+
+    name, version = versioned(name)
+    if version is None:
+        current = api.get(f"/api/models/{name}/history")["current"]
+        if current is None:
+            raise NotFoundError(f"no version of model {name!r} is current: write {name}@VERSION")
+        version = int(current["version"])
+    rows = {each["version"]: each["digest"] for each in api.get(f"/api/models/{name}")}
+    if version not in rows:
+        raise NotFoundError(f"model {name!r} has no version {version}; it has {', '.join(map(str, sorted(rows)))}")
+    digest = rows[version]
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("look at the model first (the dashboard shows it), then say --yes")
+        record = api.get(f"/api/models/{name}/{version}")
+        if document_digest(record.get("document")) != digest:
+            raise DocumentError(f"{name} version {version} is not the document that was registered: it was changed")
+        click.echo("\n".join(_about(record, digest)), err=True)
+        click.confirm("Sign it in the fleet's name?", abort=True, err=True)
+    result = api.post(f"/api/models/{name}/{version}/sign", {"digest": digest, "reason": reason})
+    if as_json:
+        print_json(result)
+        return
+    what = f"{name} v{result['version']}  {result['digest'][:12]}"
+    if not result["signed"]:
+        click.echo(f"{what}: its signature is good, nothing was done")
+        return
+    click.echo(f"{what}: signed by {result['signer']} (before: {result['former'] or 'good, under another authority'})")
+
+
+def _about(record: dict[str, Any], digest: str) -> list[str]:
+    """Return what is to be known before a record is signed again."""
+    cohort = record.get("cohort") or []
+    more = f", and {len(cohort) - _NAMED} more" if len(cohort) > _NAMED else ""
+    signers = [str(each.get("key")) for each in record.get("signatures") or []]
+    software = record.get("software") or "unknown software"
+    lines = [
+        f"{record.get('name')} v{record.get('version')}  {digest}",
+        f"  from run {record.get('run')}, made {record.get('created')} by {software}",
+        f"  learned from {', '.join(cohort[:_NAMED]) or 'nobody of the fleet'}{more}",
+        f"  signed, as it says, by {', '.join(signers) or 'nobody'}",
+    ]
+    # Whoever wrote the record may have put control characters into it.
+    return [line if line.isprintable() else ascii(line) for line in lines]

@@ -15,8 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from console.main import run
-from console.operator.quorum import could_be_private, quorum_lines
-from console.operator.runs import _check_end
+from console.operator.runs import _check_end, could_be_private, quorum_lines
 from console.operator.specification import document_of
 from coordinator.http.api import ApiServer
 from coordinator.specification.rollout import RolloutPlan
