@@ -13,6 +13,7 @@ from console.common import (
     RowsFile,
     json_option,
     options_as,
+    param_option,
     parse_parameters,
     print_json,
     rows_there,
@@ -74,7 +75,7 @@ def audit() -> None:
     help="The rows: a folder with the file of each vehicle, named by its id; or one file with --vehicles.",
 )  # fmt: skip
 @click.option("--scheme", metavar="NAME", help="Simulate a fleet that learns with it, in place of RUN.")
-@click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="With --scheme: a parameter; repeatable.")
+@param_option("With --scheme: a parameter; repeatable.")
 @click.option("--target", metavar="COLUMN", help="With --scheme: column to forecast.  [default: the last]")
 @click.option(
     "--vehicles", type=click.IntRange(2, 1000), metavar="N",

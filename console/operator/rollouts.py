@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import json_option, options_as, print_json, tell, version_argument
+from console.common import (
+    json_option,
+    options_as,
+    policy_option,
+    print_json,
+    reason_option,
+    tell,
+    version_argument,
+)
 from console.operator.connection import CoordinatorOptions, coordinator_options
 from console.operator.follow import PATIENCE, ROLLOUT_ENDED, asked, follow_rollout, patiently, posted
 from console.operator.specification import document_of
@@ -48,13 +56,7 @@ class RolloutOptions(CoordinatorOptions):
     help="A stage: this share of the fleet tries it; repeatable, rising. Default: 0.2, 0.5, 1.",
 )  # fmt: skip
 @click.option("--deadline", type=float, metavar="SECONDS", help="For each stage. Default: 3600.")
-@click.option(
-    "--policy",
-    "policy_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Thresholds and stages, TOML or JSON.",
-)
+@policy_option("Thresholds and stages, TOML or JSON.")
 @click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
 @coordinator_options
 @json_option
@@ -115,7 +117,7 @@ def status(name: str | None, api: CoordinatorClient, *, wait: bool, as_json: boo
 
 @rollout.command()
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@reason_option()
 @coordinator_options
 @json_option
 def pause(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
@@ -144,7 +146,7 @@ def resume(name: str, api: CoordinatorClient, *, as_json: bool) -> None:
 
 @rollout.command()
 @click.argument("name")
-@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@reason_option()
 @coordinator_options
 @json_option
 def stop(name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import json_option, options_as, print_json, table_lines, tell
+from console.common import json_option, options_as, print_json, reason_option, table_lines, tell
 from console.operator.connection import coordinator_options
 from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
 from console.tables import printable
@@ -158,7 +158,7 @@ def following(schedule_name: str, count: int, api: CoordinatorClient, *, as_json
 
 @schedule.command()
 @click.argument("schedule_name", metavar="NAME")
-@click.option("--reason", default="", metavar="TEXT", help="Why.")
+@reason_option()
 @coordinator_options
 @json_option
 def pause(schedule_name: str, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:

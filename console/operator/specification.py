@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import count_or_share, json_file, read_toml
+from console.common import count_or_share, json_file, policy_option, read_toml
 from console.operator.connection import CoordinatorOptions, coordinator_options
 from glassfleet.schemes import DEFAULT
 from schemas.errors import UsageError
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from glassfleet.data.lags import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-BOUNDS_HELP = (
-    'JSON file: {"column": [low, high]}, or {"column": {"low": 0, "high": 60, "unit": "m/s", "terms": ["slow", '
-    '"fast"]}}, every part optional.'
-)
 
 MEMORY_HELP = (
     "JSON or TOML file: differences and lags of columns as further inputs, "
@@ -78,9 +73,8 @@ _OPTIONS = (
         help="Only the last rows of each vehicle count: so many (5000), or those of so many days (7d).  [default: all]",
     ),
     click.option("--without", multiple=True, metavar="ID", help="Never ask this vehicle; repeatable."),
-    click.option(
-        "--policy", "policy_file", type=click.Path(path_type=Path), metavar="FILE",
-        help="All else that a run can be told, as TOML or JSON: scheme, parameters, bounds, sample, rollout ... "
+    policy_option(
+        "All else that a run can be told, as TOML or JSON: scheme, parameters, bounds, sample, rollout ... "
         "(docs/reference/settings.md). Options are stronger.",
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from console.common import (
     broker_options,
     json_option,
     print_json,
+    reason_option,
     security_options,
     tell,
     version_argument,
@@ -110,7 +111,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 
 @click.command()
 @version_argument
-@click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
+@reason_option("Why; vehicles and auditors read it.")
 @coordinator_options
 @json_option
 def promote(chosen: tuple[str, int], reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
@@ -129,7 +130,7 @@ def promote(chosen: tuple[str, int], reason: str, api: CoordinatorClient, *, as_
 @click.command()
 @click.argument("name")
 @click.option("--to", type=int, metavar="VERSION", help="Default: the version that was current before.")
-@click.option("--reason", required=True, metavar="TEXT", help="Why; vehicles and auditors read it.")
+@reason_option("Why; vehicles and auditors read it.", required=True)
 @coordinator_options
 @json_option
 def rollback(name: str, to: int | None, reason: str, api: CoordinatorClient, *, as_json: bool) -> None:
@@ -171,7 +172,7 @@ _NAMED = 5
 @click.command()
 @click.argument("name", metavar="NAME[@VERSION]")
 @click.option("--yes", is_flag=True, help="Do not ask: you have looked at it.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; it stands in the history.")
+@reason_option("Why; it stands in the history.")
 @coordinator_options
 @json_option
 def sign(name: str, reason: str, api: CoordinatorClient, *, yes: bool, as_json: bool) -> None:

@@ -108,14 +108,12 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
         (["coordinator", "--config", "nofile.toml"], 2, "cannot read"),
-        (["demo", "--drop", "2"], 2, "--drop 2.0: give a share"),
+        (["demo", "--drop", "2"], 2, "2.0 is not in the range 0<=x<=1"),
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
-        (["demo", "--param", "max_rules=[3]"], 2, "--param max_rules: Input should be a valid integer"),
-        (["demo", "--scheme", "frt", "--labels"], 2, "go with a classifier; scheme frt forecasts numbers"),
-        (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
-        (["demo", "--scheme", "tree", "--participation", "elastic"], 2, "takes part only in: cohort"),
-        (["demo", "--pace", "3"], 2, "--pace"),
+        (["demo", "--scheme", "frbc", "--private"], 2, "a private run finds no classes"),
+        (["demo", "--policy", "nofile"], 2, "cannot read nofile"),
+        (["demo", "--secure", "--kind", "embedded"], 2, "the embedded broker has no TLS"),
     ],
 )
 def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
