@@ -167,6 +167,9 @@ def _lines(week: Mapping[str, Any]) -> Iterator[str]:
             why = f": {turn['why']}" if turn["why"] else ""
             yield f"  {turn['when'][:16]}  {model['name']} version {turn['version']} {turn['what']}{why}"
         change = model["change"] or {}
+        if change:
+            name = model["name"]
+            yield f"  {name}: glassfleet model diff {name}@{model['before']} {name}@{model['now']}"
         for kind, word in (("new", "came"), ("gone", "went"), ("changed", "says something else now")):
             yield from (f"  {model['name']}, rule {word}: {text}" for text in change.get(kind, ()))
     yield "Who needs me?"

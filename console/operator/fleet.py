@@ -22,6 +22,8 @@ VEHICLES = (
     Column("why it needs somebody"),
 )
 
+NEED = {0: "nobody is known to need", 1: "1 needs"}
+
 
 @click.command()
 @coordinator_options
@@ -44,7 +46,7 @@ def fleet(api: CoordinatorClient, *, is_all: bool, as_json: bool) -> None:
     shown = [each for each in vehicles if is_all or each["causes"]]
     status = Counter(each["status"] for each in vehicles)
     needs = sum(bool(each["causes"]) for each in vehicles)
-    note = f"{status['up']} up, {status['down']} down; {needs or 'nobody'} {'need' if needs > 1 else 'needs'} attention"
+    note = f"{status['up']} up, {status['down']} down; {NEED.get(needs, f'{needs} need')} attention"
     if is_terminal():
         show_table(VEHICLES, [_cells(each) for each in shown], [note])
         return

@@ -254,7 +254,7 @@ def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) 
     up = len(vehicles) - len(down)
     lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
     known = f"{up} of {len(vehicles)} known vehicles {'is' if up == 1 else 'are'} up{lacks if down else ''}"
-    lines = [printable(f"{known}: the model will rest on those that answer")]
+    lines = [printable(f"{known}: the model will rest on those that answer" if up else f"{known}: the run waits")]
     if could_be_private(spec, up):
         lines.append("this fleet could learn privately, nobody would see a single vehicle's numbers: --private")
     return lines

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.fleet.differences import differences, far_out
+from coordinator.fleet.differences import changed, differences, far_out
 from coordinator.fleet.directory import KnownAgent
 from coordinator.models.central import is_reference
 from coordinator.runs.attendance import Attendance, Recent, reason_words
@@ -21,7 +21,18 @@ from glassfleet.evaluation.paired import in_words, relative
 from schemas.messages import ModelPointer
 
 KINDS: Final = (
-    *("false-answers", "refuses", "bad-data", "differs", "stands-out", "far-out", "down", "missed", "behind"),
+    *(
+        "false-answers",
+        "refuses",
+        "bad-data",
+        "differs",
+        "stands-out",
+        "changed",
+        "far-out",
+        "down",
+        "missed",
+        "behind",
+    ),
     "worse-than-alone",
 )
 """Of causes, the most urgent first."""
@@ -177,10 +188,12 @@ def _of_models(
 ) -> tuple[dict[str, list[Held]], list[tuple[str, Cause]]]:
     """Return which models vehicles have, and who is behind or forecasts badly with the one in use."""
     last: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in current}
+    sent: dict[str, defaultdict[str, list[dict[str, Any]]]] = {name: defaultdict(list) for name in current}
     for agent, each in known.items():
         for (name, version), scores in each.evaluations.items():
             if (pointer := current.get(name)) is None:
                 continue
+            sent[name][agent].append(scores)
             before = last[name].get(agent)  # the version in use, else the highest
             is_next = before is None or (before["digest"] != pointer.digest and before["version"] < version)
             if is_next or scores["digest"] == pointer.digest:
@@ -204,4 +217,5 @@ def _of_models(
             elif worse >= GATE.vehicle_worse:
                 causes.append((agent, _cause("worse-than-alone", f"{in_words(worse)} than alone with {name}", page)))
         causes += [(agent, _cause("far-out", words, page)) for agent, words in far_out(own)]
+        causes += [(agent, _cause("changed", f"{name}: {words}", page)) for agent, words in changed(sent[name])]
     return held, causes

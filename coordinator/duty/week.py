@@ -50,12 +50,13 @@ class ModelWeek(TypedDict):
     """A model's week.
 
     `headline` says whether the model is better, in a sentence. `before` is the version that was in use when the week
-    began, `now` the one in use at its end; 0: none. `change` is None where these are the same, or one of them cannot be
-    read.
+    began, of a model that `is_new` the first that was in use at all; `now` the one in use at its end; 0: none. `change`
+    is None where these are the same, or one of them cannot be read.
     """
 
     name: str
     headline: str
+    is_new: bool
     before: int
     now: int
     change: VersionChange | None
@@ -120,19 +121,18 @@ def week(
     for each in decisions:
         if each.kind not in {CURRENT, CANDIDATE} or each.wall >= end or is_reference(each.name):
             continue
-        nothing: ModelWeek = {"name": each.name, "headline": "", "before": 0, "now": 0, "change": None, "turns": []}
-        model = models.setdefault(each.name, nothing)
+        model = models.setdefault(each.name, _nothing(each.name))
         version = int(each.body["version"])
         if each.kind == CURRENT:
             model["now"] = version
-            if each.wall < begin:
-                model["before"] = version
+            if each.wall < begin or not model["before"]:
+                model["before"], model["is_new"] = version, each.wall >= begin
         if each.wall >= begin and (what := _what(each)):
             model["turns"].append(
                 {"when": _iso(each.wall), "version": version, "what": what, "why": str(each.body.get("reason", ""))}
             )
     for model in models.values():
-        if model["before"] and model["now"] != model["before"]:
+        if model["now"] != model["before"]:
             model["change"] = compared(model["name"], model["before"], model["now"])
         model["headline"] = _headline(model)
     urgent = sorted(look.causes, key=look.urgency)
@@ -167,6 +167,10 @@ def week(
     }
 
 
+def _nothing(name: str) -> ModelWeek:
+    return {"name": name, "headline": "", "is_new": False, "before": 0, "now": 0, "change": None, "turns": []}
+
+
 def _headline(model: ModelWeek) -> str:
     """Return whether a model is better than a week ago, in a sentence."""
     now, before = model["now"], model["before"]
@@ -174,14 +178,15 @@ def _headline(model: ModelWeek) -> str:
     tried = f"; {counted(waiting, 'new versions')} did not pass the gate" if waiting else ""
     if not now:
         return f"No version is in use{tried}."
-    if not before:
-        return f"Version {now} is in use; a week ago none was{tried}."
+    if now == before and model["is_new"]:
+        return f"Version {now} is in use, the first{tried}."
     if now == before:
         back = " again" if any(turn["what"] != WAITS for turn in model["turns"]) else ""
         return f"Version {now} is in use{back}, as a week ago{tried}."
     verdict = model["change"]["verdict"] if model["change"] else ""
-    better = verdict or f"no vehicle has scored it beside version {before}, which was in use a week ago"
-    return f"Version {now} is in use: {better}{tried}."
+    better = verdict or f"no vehicle has scored it beside version {before}"
+    former = f"the first was version {before}" if model["is_new"] else f"a week ago it was version {before}"
+    return f"Version {now} is in use, {former}: {better}{tried}."
 
 
 def _what(decision: Decision) -> str:

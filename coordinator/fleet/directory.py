@@ -343,9 +343,11 @@ class Fleet:
         known = self._agents.get(agent)
         if known is None or body.cannot:
             return
-        scores = dict(known.evaluations)
-        scores.pop((body.name, body.version), None)  # the newest last
-        self._remember(agent, {**scores, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})})
+        scores, told = dict(known.evaluations), body.model_dump(mode="json", exclude={"beside"})
+        former = scores.pop((body.name, body.version), None)  # the newest last
+        is_again = former is not None and (former["digest"], former["metric"]) == (body.digest, body.metric)
+        told["first"] = former["first"] if former is not None and is_again else body.federated
+        self._remember(agent, {**scores, (body.name, body.version): told})
         self.unwritten.add(agent)
 
     def write_scores(self) -> None:

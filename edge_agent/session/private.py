@@ -109,7 +109,7 @@ class PrivateAnswers:
             raise PrivacyError("not-private", "this vehicle answers private runs only")
         elif task.scheme == PAIRS.name:
             raise TaskError(f"not a question of a plain run: {task.scheme}/{task.kind}")
-        elif self.files.path(asked.run, "chain").exists():
+        elif (self.files.runs / asked.run / "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
     def rows(self, asked: RequestSeen, present: Dataset) -> Dataset:

@@ -25,8 +25,8 @@ Pair = tuple[Rule, Rule]
 Changes = dict[str, tuple[Any, Any]]
 """Name to the value before and after, None where there is none."""
 
-_NO_READER = ("digest", "version", "sums_digest")
-"""They stand in the heading, or are 64 digits that say nothing to a reader."""
+_NO_READER = ("digest", "version", "sums_digest", "drift")
+"""They stand in the heading, or are digits that say nothing to a reader: what has moved is told in sentences."""
 _OF_VARIABLE = ("low", "high", "unit", "terms")
 _ABSENT = (None, "absent")
 """What stands for a map that is not there: of a whole entry, and of a key."""

@@ -77,8 +77,8 @@ SORTS: Final[Mapping[str, Callable[[Look, str], Any]]] = {
 class Scored(NamedTuple):
     """What a vehicle measured with one version of a model.
 
-    `worse` is how much worse it is than what the vehicle learns alone, `than_before` than the version before in the
-    list, on the same test rows (None: there is none).
+    `worse` is how much worse it is than what the vehicle learns alone, `than_before` than the version that was
+    in use when it came (None: it was the first).
     """
 
     version: int
@@ -95,9 +95,8 @@ def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
     for (name, version), each in sorted(known.evaluations.items()):
         metric, together = each["metric"], each["federated"]
         lines = by_model.setdefault((name, metric), [])
-        than_before = None
-        if lines and lines[-1].rows == each["rows"]:
-            than_before = relative(metric, together, lines[-1].together)
+        before = each["champion"]
+        than_before = None if before is None else relative(metric, together, before)
         worse = relative(metric, together, each["local"])
         lines.append(Scored(version, each["local"], together, each["rows"], worse, than_before))
     return {model: lines[-VERSIONS:] for model, lines in by_model.items()}

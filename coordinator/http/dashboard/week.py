@@ -68,8 +68,8 @@ def _change(coordinator: Coordinator, library: Library, name: str, before: int, 
     change = difference((old.record, old.model), (new.record, new.model))
     verdict, target = "", new.model.domain.target_name
     if result is not None:
-        beside = f"version {before}, which was in use a week ago"
-        verdict = f"{comparison.against(result, beside)} ({counted(len(result.lines), 'vehicles')} measured both)"
+        than = comparison.against(result, f"version {before}")
+        verdict = f"{than} ({counted(len(result.lines), 'vehicles')} measured both)"
     elif (alone := comparison.alone(new.record)) is not None:
         verdict = f"{comparison.against(alone, 'what each vehicle learns alone')}, by the sums of a private run"
     return {

@@ -361,6 +361,8 @@ def _open(state: RunState) -> OpenRound | None:
 
 
 def _asked(state: RunState) -> object:
-    """Return the request, its task (arrays do not compare) by its digest."""
-    request = _open(state)
-    return request and {**vars(request), "task": request.task.digest}
+    """Return the open round, its task and request (arrays do not compare) by their digests."""
+    opened = _open(state)
+    if opened is None:
+        return None
+    return {**vars(opened), "task": opened.task.digest, "request": codec.digest_of(opened.request.model_dump())}

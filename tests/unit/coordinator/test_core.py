@@ -229,7 +229,7 @@ def test_fleet_of_which_too_few_are_up_keeps_its_model_until_the_operator_asks_f
     fleet.pass_time(60)
     assert fleet.core.runs.document("r2")["reason"] == (
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 60 s (1 up in all; to learn from "
-        "fewer: min_agents)"
+        "fewer: --min-agents)"
     )
     fleet.begin(run="r3", policy={"min_agents": 1})
     fleet.finish("a", run="r3")

@@ -55,7 +55,10 @@ def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> W
 @pytest.mark.parametrize(
     ("decisions", "headline"),
     [
-        ([current(9, 1), current(2, 2)], "Version 2 is in use: 3 % better than version 1."),
+        (
+            [current(9, 1), current(2, 2)],
+            "Version 2 is in use, a week ago it was version 1: 3 % better than version 1.",
+        ),
         ([current(9, 1)], "Version 1 is in use, as a week ago."),
         (
             [current(9, 1), waits(3, 2), waits(1, 3)],
@@ -65,8 +68,8 @@ def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> W
             [current(9, 1), current(3, 2), current(1, 1, "returned")],
             "Version 1 is in use again, as a week ago.",
         ),
-        ([current(3, 1)], "Version 1 is in use; a week ago none was."),
-        ([current(3, 1), current(2, 2)], "Version 2 is in use; a week ago none was."),
+        ([current(3, 1)], "Version 1 is in use, the first."),
+        ([current(3, 1), current(2, 2)], "Version 2 is in use, the first was version 1: 3 % better than version 1."),
         ([waits(1, 1)], "No version is in use; 1 new version did not pass the gate."),
     ],
 )
@@ -134,7 +137,7 @@ def test_week_is_the_same_on_page_api_and_sheet(there: httpx.Client, tmp_path: P
     shown = [html.unescape(re.sub("<[^>]+>", "", text)).replace("−", "-") for text in (page, sheet)]
     change = model["change"]
     says = [model["headline"], *change["new"], *change["gone"], *change["changed"], known["vehicles"][0]["causes"][0]]
-    assert "which was in use a week ago (2 vehicles measured both)" in model["headline"]
+    assert "version 1 (2 vehicles measured both)" in model["headline"]
     assert change["new"] or change["changed"]
     for text in (*shown, printed):
         assert [each for each in says if each.replace("−", "-") not in text] == []

@@ -71,7 +71,7 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     assert play.phase == "failed"
     assert play.state.reason == (
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 up in all; to learn from "
-        "fewer: gather_agents); not counted: has no column 'x' (blind)"
+        "fewer: policy.gather_agents); not counted: has no column 'x' (blind)"
     )
 
 

@@ -90,6 +90,32 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
     }
 
 
+@pytest.mark.parametrize("is_trial", [True, False], ids=["beside a new version", "again, when its agent began anew"])
+@pytest.mark.parametrize(
+    ("errors", "named"),
+    [
+        ({"v1": 8.0}, ["v1"]),
+        ({"v1": 8.0, "v2": 0.6, "v3": 0.5}, ["v1"]),
+        ({"v1": 8.0, "v2": 8.0, "v3": 7.0}, []),  # snow, say
+        ({"v1": 1.4, "v2": 0.4}, []),
+    ],
+)
+def test_vehicle_on_which_one_version_became_far_worse_is_named_in_the_smallest_fleets(
+    there: World, errors: dict[str, float], named: list[str], is_trial: bool
+) -> None:
+    for agent in errors:
+        there.scored(agent, 1, 0.5, rows=40)
+    for agent, error in errors.items():
+        if is_trial:
+            there.scored(agent, 2, 0.5, rows=40, champion=error, champion_digest=there.digests[0])
+        else:
+            there.scored(agent, 1, error, rows=40, local=8.0)
+    words = f"m: its RMSE with version 1 was 0.5 at first and is {errors['v1']:.4g} now: have its data changed?"
+    needs = {agent: words_of for agent, words_of in there.needs().items() if "first" in words_of[0]}
+    assert list(needs) == named
+    assert all(each[0] == words for each in needs.values())
+
+
 def test_nobody_is_behind_while_no_vehicle_has_scored_the_version_in_use(there: World) -> None:
     there.scored("v1", 1, 1.0)
     assert there.needs() == {}
@@ -182,7 +208,7 @@ def test_fleet_page_is_sorted_and_filtered_on_the_server(there: World, query: st
 
 def test_page_of_a_vehicle_tells_its_part_in_runs_its_scores_and_what_it_offers(there: World) -> None:
     there.scored("v1", 1, 1.0)
-    there.scored("v1", 2, 1.2)
+    there.scored("v1", 2, 1.2, champion=0.96, champion_digest=there.digests[0])
     row = {"phase": "statistics", "number": 3, "dropped_agents": {"v1": "deadline"}, "late_agents": []}
     there.ran("dusk", {"v1": ("dropped", "deadline")}, rounds=[row], rows={"v1": 700})
     there.ran("dawn", {"v2": ("member", "")})
@@ -190,7 +216,7 @@ def test_page_of_a_vehicle_tells_its_part_in_runs_its_scores_and_what_it_offers(
     text = there.client.get("/vehicles/v1").text
     for words in ("no answer by the deadline", "statistics 3", "700", "it was not up", "left out by the operator"):
         assert words in text
-    assert "20.0 % worse" in text  # than with version 1
+    assert "25.0 % worse" in text  # than with version 1, on the rows of today
     assert "40.0 % better" in text  # than alone
     assert EVIL not in text
     assert "&lt;script&gt;" in text
