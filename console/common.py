@@ -366,8 +366,9 @@ def keep_option(function: F) -> F:
 
 def reason_option(words: str = "Why.", *, required: bool = False) -> Callable[[F], F]:
     """Add ``--reason TEXT``."""
-    default = {} if required else {"default": ""}
-    return click.option("--reason", required=required, metavar="TEXT", help=words, **default)
+    if required:
+        return click.option("--reason", required=True, metavar="TEXT", help=words)
+    return click.option("--reason", default="", metavar="TEXT", help=words)
 
 
 def version_argument(function: F) -> F:

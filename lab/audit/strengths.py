@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.transcript import Sums, View
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import FrbcQuestion
+from lab.audit.transcript import Sums, View
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ class _Counts(BaseModel):
 
 
 class SavedLine(_Counts):
-    """What one attack came to: :class:`glassfleet.audit.report.AttackLine` without owners."""
+    """What one attack came to: :class:`lab.audit.report.AttackLine` without owners."""
 
     protection: Text
     seen: Text
@@ -35,7 +35,7 @@ class SavedLine(_Counts):
 
 
 class SavedModel(_Counts):
-    """What the model alone told: :class:`glassfleet.audit.model.ModelLeak`, and how rows were protected."""
+    """What the model alone told: :class:`lab.audit.model.ModelLeak`, and how rows were protected."""
 
     protection: Text
     auc: Share | None

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.transcript import View
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.schemes.frt.messages import read_task as read_frt
 from glassfleet.schemes.tree.params import GRID_BITS
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
+from lab.audit.transcript import View
 
 Rows = NDArray[np.float64]
 """Shape (m, F + 1): inputs and target, scaled to [0, 1]."""

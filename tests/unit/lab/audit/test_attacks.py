@@ -11,13 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import simulation
-from glassfleet.audit import sums, tree
-from glassfleet.audit.model import model_alone
-from glassfleet.audit.private import conduct, may_lose
-from glassfleet.audit.report import OPENED, audit, matches
-from glassfleet.audit.shadows import shadowed
-from glassfleet.audit.transcript import Opened, View, differences, views
-from glassfleet.audit.trees import leaf_means
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
@@ -25,6 +18,11 @@ from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
 from glassfleet.schemes.tsk.messages import TskQuestion
 from glassfleet.schemes.tsk.params import TskParameters
+from lab.audit import sums, tree
+from lab.audit.model import model_alone, shadowed
+from lab.audit.private import conduct, may_lose
+from lab.audit.report import OPENED, audit, leaf_means, matches
+from lab.audit.transcript import Opened, View, differences, views
 from tests.support.sample_models import unit_domain
 
 F = 3

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from glassfleet.audit.transcript import Opened
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -21,6 +20,7 @@ from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, PrivateOutcome, Vehicle
 from glassfleet.private.sums import Words
+from lab.audit.transcript import Opened
 
 
 class Sums:

@@ -12,11 +12,11 @@ from coordinator.engine.checkpoint import BOUND
 from coordinator.engine.learning import MASKED, Privately
 from coordinator.journal.port import Entry
 from coordinator.runs.transaction import steps
-from glassfleet.audit.private import Sums
-from glassfleet.audit.transcript import Opened
 from glassfleet.contract.messages import Contribution
 from glassfleet.private.layout import Layout
 from glassfleet.private.simulation import Heard
+from lab.audit.private import Sums
+from lab.audit.transcript import Opened
 from schemas.errors import StorageError
 
 

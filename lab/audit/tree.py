@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.sums import MOST_GROUPS, NEAR, ProductSums, Rows, completed, stacked
-from glassfleet.audit.transcript import Sums, View
 from glassfleet.contract.messages import COUNTS
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
@@ -32,6 +30,8 @@ from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS
 from glassfleet.schemes.tree.server import root_sums, taken_in
 from glassfleet.schemes.tree.support import STEP
 from glassfleet.schemes.tree.tree import degrees
+from lab.audit.sums import MOST_GROUPS, NEAR, ProductSums, Rows, completed, stacked
+from lab.audit.transcript import Sums, View
 
 Array = NDArray[np.float64]
 

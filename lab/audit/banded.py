@@ -18,9 +18,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, stacked
-from glassfleet.audit.transcript import Sums, View
-from glassfleet.audit.tree import forecast, rows_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
@@ -28,6 +25,9 @@ from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tree.support import STEP, slices_of
 from glassfleet.schemes.tree.tree import degrees
+from lab.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, stacked
+from lab.audit.transcript import Sums, View
+from lab.audit.tree import forecast, rows_of
 
 Array = NDArray[np.float64]
 
