@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from lab.processes import Process
-from tests.support.processes import Processes, glassfleet
+from tests.support.processes import Processes, glassfleet, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 SMALL = ["demo", "--vehicles", "5", "--seed", "3"]
@@ -22,13 +22,6 @@ SMALL = ["demo", "--vehicles", "5", "--seed", "3"]
 def demo(*arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     done = glassfleet(*SMALL, "--json", *arguments, timeout=200)
     return done, json.loads(done.stdout) if done.stdout else {}
-
-
-def policy_file(folder: Path, **policy: Any) -> list[str]:
-    """Return the options of a demonstration that is told more of its run."""
-    file = folder / "policy.json"
-    file.write_text(json.dumps({"policy": {"deadline": 2}, **policy}))
-    return ["--policy", str(file)]
 
 
 def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
@@ -103,7 +96,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
 def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(
     options: str, policy: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    done, summary = demo(*options.split(), *policy_file(tmp_path, **policy))
+    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
     assert done.returncode == 0, done.stderr
     metric = "f1" if summary["scheme"] == "frbc" else "rmse"
     check_summary(summary, metric)
@@ -126,7 +119,7 @@ def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they
 def test_difference_is_told_honestly_when_the_central_model_is_not_promised(
     options: str, policy: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    done, summary = demo(*options.split(), *policy_file(tmp_path, **policy))
+    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
     assert done.returncode == 0, done.stderr
     check_summary(summary, "f1" if summary["scheme"] == "frbc" else "rmse")
     assert summary["participation"] == policy.get("participation", "cohort")

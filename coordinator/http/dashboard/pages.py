@@ -31,7 +31,7 @@ from coordinator.runs.attendance import Recent
 from glassfleet.evaluation.paired import in_words
 from glassfleet.explain import text
 from glassfleet.export.svg import charts, effects, rounds, sets, shapes
-from glassfleet.export.svg.errors import error_bars
+from glassfleet.export.svg.charts import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
 from schemas.rounds import bytes_each
