@@ -14,9 +14,8 @@ from console.common import json_option, options_as, print_json, tell
 from console.operator.chosen import ModelOptions, load, model_options, spoken, words_option
 from console.operator.connection import CoordinatorOptions, coordinator_options
 from console.progress import progress
-from console.tables import printable
 from schemas.errors import StorageError, os_faults_as
-from schemas.text import counted
+from schemas.text import counted, printable
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient

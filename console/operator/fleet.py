@@ -10,17 +10,10 @@ import click
 
 from console.common import json_option, print_json
 from console.operator.connection import coordinator_options
-from console.tables import Column, is_terminal, printable, show_table
+from schemas.text import printable
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
-
-VEHICLES = (
-    Column("vehicle"),
-    Column("status", outcome=True, whole=True),
-    Column("since (UTC)", least=72, whole=True),
-    Column("why it needs somebody"),
-)
 
 NEED = {0: "nobody is known to need", 1: "1 needs"}
 
@@ -47,9 +40,6 @@ def fleet(api: CoordinatorClient, *, is_all: bool, as_json: bool) -> None:
     status = Counter(each["status"] for each in vehicles)
     needs = sum(bool(each["causes"]) for each in vehicles)
     note = f"{status['up']} up, {status['down']} down; {NEED.get(needs, f'{needs} need')} attention"
-    if is_terminal():
-        show_table(VEHICLES, [_cells(each) for each in shown], [note])
-        return
     for each in shown:
         click.echo("  ".join(printable(cell) for cell in _cells(each)).rstrip())
     click.echo(note)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.lazy import is_quiet
 from console.progress import Work, progress
-from console.tables import printable
 from schemas.rounds import count, missed
-from schemas.text import counted
+from schemas.text import counted, printable
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
@@ -181,6 +181,22 @@ def line_of_run(status: dict[str, Any]) -> str:
     rounds = status.get("rounds")
     closed = f"  {counted(len(rounds), 'rounds')}" if isinstance(rounds, list) else ""
     return printable(f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{closed}{made}")
+
+
+def times(run: dict[str, Any]) -> str:
+    """Return when a run was started, and how long it took if it has ended; times of this software are UTC."""
+    try:
+        started = datetime.fromisoformat(run["started"])
+        ended = datetime.fromisoformat(run["ended"]) if run.get("ended") else None
+    except (KeyError, ValueError, TypeError):
+        return printable(f"started {run.get('started') or '-'}")
+    if ended is None:
+        return f"started {started:%Y-%m-%d %H:%M:%S}"
+    seconds = (ended - started).total_seconds()
+    minutes, rest = divmod(round(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    took = f"{seconds:.1f} s" if seconds < 60 else f"{minutes} min {rest:02} s"
+    return f"started {started:%Y-%m-%d %H:%M:%S}, took {f'{hours} h {left:02} min' if hours else took}"
 
 
 def private_lines(status: dict[str, Any]) -> list[str]:

@@ -90,14 +90,13 @@ for _command in (history, diff, promote, rollback, sign, export_model, rollout, 
 @security_options
 @json_option
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
-    """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
+    """List the published models and their versions, a line each; * is the current one.
 
     \b
     Examples:
       glassfleet model list --json
     """
     from console.operator.published import read_registry  # numpy and the MQTT library come with it
-    from console.tables import is_terminal, show_models
 
     registry = read_registry(broker_url(broker, state_dir), fleet)
     rows = [
@@ -118,16 +117,13 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
         print_json(rows)
     elif not rows:
         click.echo("No models are published yet. Learn one: glassfleet run start --wait")
-    elif is_terminal():
-        show_models(rows)
-    else:
-        for row in rows:
-            mark = "*" if row["current"] else " "
-            stands = "" if row["current"] else f"  {row['standing']}".rstrip()
-            click.echo(
-                f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
-                f"{row['cohort']} vehicles  {row['created']}{stands}"
-            )
+    for row in () if as_json else rows:
+        mark = "*" if row["current"] else " "
+        stands = "" if row["current"] else f"  {row['standing']}".rstrip()
+        click.echo(
+            f"{mark} {row['name']} v{row['version']}  {str(row['digest'])[:12]}  {row['scheme']}  "
+            f"{row['cohort']} vehicles  {row['created']}{stands}"
+        )
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
     if registry.signatures.verifier is not None:
@@ -248,11 +244,11 @@ def rules(options: RulesOptions) -> None:
       glassfleet model rules qoe --top 5
     """
     from console.operator.words import input_words, rule_lines, wrapped
-    from console.tables import printable
     from glassfleet.explain import RuleView, summary
     from glassfleet.explain.partitions import levels_of
     from glassfleet.model.protocol import readable_rules
     from glassfleet.model.rules import measures_note, most_used
+    from schemas.text import printable
 
     learned = spoken(load(options)[1], options.words)
     chosen = sorted(readable_rules(learned), key=most_used)[: options.top]

@@ -17,11 +17,11 @@ from broker.port import Handlers, Link, Message
 from broker.signed import writers
 from console.common import broker_security
 from console.progress import progress
-from console.tables import printable
 from schemas.envelope import Envelope, read_model
 from schemas.errors import BrokerError, DocumentError, NotFoundError, VerificationError, WireError
 from schemas.messages import Manifest, ModelPointer
 from schemas.record import ModelRecord
+from schemas.text import printable
 from schemas.topics import Topics, check_id
 from schemas.trust.joining import BlobStore
 

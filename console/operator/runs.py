@@ -19,13 +19,14 @@ from console.operator.follow import (
     not_asked_lines,
     posted,
     private_lines,
+    times,
 )
 from console.operator.rollouts import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
 from console.operator.schedules import schedule
 from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
-from console.tables import printable
 from schemas.errors import NotFoundError, RunFailedError, UsageError
 from schemas.rounds import bytes_each
+from schemas.text import printable
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
@@ -87,7 +88,7 @@ def start(options: StartOptions) -> None:
 @coordinator_options
 @json_option
 def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
-    """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
+    """List all runs with their times (UTC), oldest first, a line each.
 
     \b
     Examples:
@@ -97,13 +98,8 @@ def list_runs(api: CoordinatorClient, *, as_json: bool) -> None:
     if as_json:
         print_json(runs)
         return
-    from console.tables import is_terminal, show_runs, times
-
     if not runs:
         click.echo("No runs yet. Start one: glassfleet run start")
-    elif is_terminal():
-        show_runs(runs)
-        return
     for item in runs:
         click.echo(f"{line_of_run(item)}  {times(item)}")
 
@@ -129,18 +125,13 @@ def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> N
     if as_json:
         print_json(status)
         return
-    from console.tables import is_terminal, show_rounds
-
     click.echo(line_of_run(status))
     if status.get("warning"):
         click.echo(printable(f"  {status['warning']}"))
     if status.get("model") and (result := rollout_of(api, status["model"], 0.0)) is not None:
         click.echo(f"  {in_words(result)}")
-    if is_terminal() and status.get("rounds"):
-        show_rounds(status["rounds"])
-    else:
-        for item in status.get("rounds", []):
-            click.echo(line_of_round(item))
+    for item in status.get("rounds", []):
+        click.echo(line_of_round(item))
     for line in (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")

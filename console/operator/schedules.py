@@ -10,7 +10,7 @@ import click
 from console.common import json_option, options_as, print_json, reason_option, table_lines, tell
 from console.operator.connection import coordinator_options
 from console.operator.specification import OPENS_ROWS, RunOptions, opens_rows, run_options, spec_of
-from console.tables import printable
+from schemas.text import printable
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient

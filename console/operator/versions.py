@@ -23,8 +23,8 @@ from console.common import (
 from console.operator.chosen import file_of, read_model_file
 from console.operator.connection import coordinator_options
 from console.operator.rollouts import beside
-from console.tables import printable
 from schemas.errors import DocumentError, NotFoundError, UsageError
+from schemas.text import printable
 from schemas.trial import ALL
 
 if TYPE_CHECKING:

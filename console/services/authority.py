@@ -247,13 +247,6 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
         return
-    from console.tables import CERTIFICATES, is_terminal, show_table
-
-    if is_terminal():
-        own = ("the CA itself", "", "", f"{authority.certificate.not_valid_after_utc:%Y-%m-%d}", "")
-        rows = [(one.role, one.id, one.state(now), one.ends[:10], str(one.serial)) for one in authority.issued()]
-        show_table(CERTIFICATES, [own, *rows])
-        return
     click.echo(f"{'the CA itself':<32} until {authority.certificate.not_valid_after_utc:%Y-%m-%d}")
     for one in authority.issued():
         click.echo(f"{one.role + ' ' + one.id:<32} until {one.ends[:10]}  {one.state(now):<22} serial {one.serial}")

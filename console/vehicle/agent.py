@@ -12,9 +12,9 @@ import click
 from console.common import fleet_option, json_option, print_json, state_dir_option, tell
 from console.progress import progress
 from console.settings import Given, settings_options
-from console.tables import printable
 from edge_agent.config import AgentConfig
 from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.text import printable
 from schemas.topics import check_id
 
 

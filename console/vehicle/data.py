@@ -14,11 +14,10 @@ import click
 
 from console.common import json_option, options_as, print_json, rows_place, table_lines
 from console.progress import progress
-from console.tables import printable
 from console.vehicle.collect import collect
 from schemas.errors import UsageError
 from schemas.private_files import replace_private
-from schemas.text import counted, without_password
+from schemas.text import counted, printable, without_password
 
 if TYPE_CHECKING:
     from edge_agent.imports.plan import Plan

@@ -28,7 +28,7 @@ from schemas.messages import Part, Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.agent_bench import record_of, write_database
-from tests.support.processes import ROOT, every_command, python
+from tests.support.processes import ROOT, every_command, policy_file, python
 
 pytestmark = pytest.mark.usefixtures("own_state")
 
@@ -285,11 +285,12 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["lab", "experiment", "--csv", "rows.csv"], ["demo"]])
+@pytest.mark.parametrize("words", [["lab", "experiment", "--csv", "rows.csv", "--param", "max_rule=6"], ["demo"]])
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
-    capsys: pytest.CaptureFixture[str], words: list[str]
+    capsys: pytest.CaptureFixture[str], words: list[str], tmp_path: Path
 ) -> None:
-    assert run([*words, "--scheme", "tree", "--param", "max_rule=6"]) == 2
+    policy = policy_file(tmp_path, parameters={"max_rule": 6}) if words == ["demo"] else ()
+    assert run([*words, "--scheme", "tree", *policy]) == 2
     result = capsys.readouterr().err
     assert "no parameter 'max_rule' in scheme tree; did you mean max_rules? It has: " in result
     assert all(name in result for name in catalogue.load("tree").Parameters.model_fields)
