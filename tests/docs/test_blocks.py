@@ -77,8 +77,6 @@ def _unmarked() -> list[tuple[Page, Block]]:
 
 def _is_code(block: Block) -> bool:
     """Tell code from drawings and from what is shown in passing."""
-    if block.language == "mermaid":
-        return False
     return block.language not in {"", "text"} or CODE.search(block.text) is not None
 
 
