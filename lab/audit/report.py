@@ -20,8 +20,8 @@ from lab.audit.sums import Rows, cells, columns, covariances, groups, remainders
 from lab.audit.transcript import Members, Opened, View, differences, total, views
 
 # Reconstruction from a finished tree, after Di Gennaro et al., "TimberStrike: Dataset Reconstruction Attack Revealing
-# Privacy Leakage in Federated Tree-Based Systems" (arXiv 2506.07605): as many rows into each leaf as it holds, and the
-# count of values near the true ones after the best matching. Not taken: its search for rows that fit the leaves of many
+# Privacy Leakage in Federated Tree-Based Systems" (arXiv 2506.07605). Each leaf gets as many rows as it holds; values
+# near the true ones are counted after the best matching. Not taken: its search for rows that fit the leaves of many
 # trees at once, and the labels that gradients tell. In their place stand the means of all columns at each leaf (rule),
 # which sums of products tell. Who knows nothing but the mean of all rows has about a quarter of the values near.
 
