@@ -285,17 +285,17 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["lab", "experiment", "--csv", "rows.csv", "--param", "max_rule=6"], ["demo"]])
+@pytest.mark.parametrize("name", ["max_rule", "zzz"])
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
-    capsys: pytest.CaptureFixture[str], words: list[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], name: str, tmp_path: Path
 ) -> None:
-    policy = policy_file(tmp_path, parameters={"max_rule": 6}) if words == ["demo"] else ()
-    assert run([*words, "--scheme", "tree", *policy]) == 2
-    result = capsys.readouterr().err
-    assert "no parameter 'max_rule' in scheme tree; did you mean max_rules? It has: " in result
-    assert all(name in result for name in catalogue.load("tree").Parameters.model_fields)
-    assert run([*words, "--scheme", "tree", "--param", "zzz=6"]) == 2
-    assert "no parameter 'zzz' in scheme tree. It has: " in capsys.readouterr().err
+    near = "; did you mean max_rules?" if name == "max_rule" else "."
+    policy = policy_file(tmp_path, parameters={name: 6})
+    for words in (["lab", "experiment", "--csv", "rows.csv", "--param", f"{name}=6"], ["demo", *policy]):
+        assert run([*words, "--scheme", "tree"]) == 2
+        result = capsys.readouterr().err
+        assert f"no parameter {name!r} in scheme tree{near} It has: " in result
+        assert all(each in result for each in catalogue.load("tree").Parameters.model_fields)
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
