@@ -201,7 +201,7 @@ COMPLETED = {
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
     "demo --scheme tree": {"tree"},
-    "demo --scheme tree --param max_ru": {"max_rules="},
+    "lab experiment --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
