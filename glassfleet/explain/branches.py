@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from glassfleet.contract import catalogue
-from glassfleet.crisp.words import interval_condition
+from glassfleet.crisp.tree import interval_condition
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain.partitions import levels_of
 from glassfleet.fuzzy.ramps import ramp_condition

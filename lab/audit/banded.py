@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.private.draws import DRAWS
+from glassfleet.private.layout import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import SCORE_BITS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.schemes.frbc.limbs import read
+from glassfleet.schemes.frbc.matching import read
 from glassfleet.schemes.frbc.messages import FrbcQuestion
 from lab.audit.transcript import Sums, View
 

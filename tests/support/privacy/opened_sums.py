@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import pool
-from glassfleet.private.draws import DRAWS
 from glassfleet.private.groups import Terms, parameters_digest
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import DRAWS, Words, add, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
-from glassfleet.private.sums import Words, add
 from glassfleet.schemes.tree.params import SCORE_BITS
 from lab.audit import banded, tree
 from lab.audit.report import TOLERANCE, matches, truth
