@@ -49,10 +49,8 @@ def children_of(process: Process) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))])
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
     done, summary = demo("--drop", "0.4", "--kind", kind)
     assert done.returncode == 0, done.stderr
@@ -84,13 +82,17 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert [line for line in result.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "policy", "text"),
     [
-        ("--scheme frt --drop 0.4", {}, "the 5 most used of"),
-        ("--scheme frbc --drop 0.4", {}, "THEN quality_in_3s is (Good|Poor)"),
         ("--drop 0", {"parameters": {"min_rows": 1}, "model": "video"}, "their own rows, as they are"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("--scheme frt --drop 0.4", {}, "the 5 most used of"),
+                ("--scheme frbc --drop 0.4", {}, "THEN quality_in_3s is (Good|Poor)"),
+            )
+        ),
     ],
 )
 def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(
