@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from broker.port import Message
-from console.run.follow import not_asked_lines
+from console.operator.follow import not_asked_lines
 from coordinator.duty.causes import look_at
 from coordinator.specification.run import RoundPolicy
 from glassfleet.contract.messages import Task
