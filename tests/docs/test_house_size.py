@@ -14,6 +14,7 @@ MOST = {
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
     "README: words": 1_000,
+    "glossary: entries": 40,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 
