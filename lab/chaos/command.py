@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from console.common import broker_kind_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import (
+    broker_kind_option,
+    check_kind,
+    ended_by_sigterm,
+    json_option,
+    keep_option,
+    options_as,
+    print_json,
+    workshop,
+)
 from console.progress import progress
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
 from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
@@ -22,7 +31,7 @@ class ChaosOptions:
     faults: int
     seed: int
     vehicles: int | None
-    broker_kind: str
+    kind: str
     secure: bool
     private: bool
     standby: bool
@@ -40,7 +49,7 @@ class ChaosOptions:
     help="Of the schedule: which faults, on whom, in which state of the run, for how long.",
 )  # fmt: skip
 @click.option("--vehicles", type=click.IntRange(2, 50), metavar="N", help="Agents. Default: 5; with --private, 15.")
-@broker_kind_option("--broker-kind")
+@broker_kind_option
 @click.option(
     "--secure", is_flag=True,
     help="Everybody with a certificate, over mutual TLS, all messages signed; certificates are renewed and revoked on "
@@ -64,9 +73,8 @@ class ChaosOptions:
 )
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Save the report (JSON, with the schedule) here; FILE.txt gets the page.")  # fmt: skip
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Work in DIR and keep journal, outboxes and logs.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; everything else on stderr.")
+@keep_option
+@json_option
 @options_as(ChaosOptions)
 def chaos(options: ChaosOptions) -> int:
     """Break a fleet in every way, run after run, and check that nothing was lost and nothing counted twice.
@@ -103,8 +111,7 @@ def chaos(options: ChaosOptions) -> int:
     seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
     workers = options.workers
     vehicles = options.vehicles or (15 if private else 5)
-    if secure and options.broker_kind == "embedded":
-        raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+    check_kind(options.kind, secure=secure)
     if secure and standby:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
@@ -120,7 +127,7 @@ def chaos(options: ChaosOptions) -> int:
         settings = Settings(schedule, files, seed, options.deadline, private=private)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        fleet = Fleet(work, files, options.broker_kind, limits, **more)
+        fleet = Fleet(work, files, options.kind, limits, **more)
         try:
             with progress("faults", options.faults) as bar:
                 played = play(settings, fleet, bar)

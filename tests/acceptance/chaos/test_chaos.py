@@ -153,7 +153,7 @@ def test_chaos_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fleet_survives_the_embedded_broker_forgetting_everything() -> None:
-    done = chaos("--faults", "8", "--seed", "3", "--vehicles", "3", "--broker-kind", "embedded", "--json")
+    done = chaos("--faults", "8", "--seed", "3", "--vehicles", "3", "--kind", "embedded", "--json")
     assert done.returncode == 0, done.stderr[-6000:]
     report = json.loads(done.stdout)
     assert report["ok"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.port import Message
-from console.run.follow import not_asked_lines
+from console.operator.follow import not_asked_lines
 from coordinator.duty.causes import look_at
 from coordinator.specification.run import RoundPolicy
 from schemas import codec
