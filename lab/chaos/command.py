@@ -36,6 +36,7 @@ class ChaosOptions:
     secure: bool
     private: bool
     standby: bool
+    workers: bool
     deadline: float
     report: Path | None
     keep: Path | None
@@ -63,6 +64,10 @@ class ChaosOptions:
 @click.option(
     "--standby", is_flag=True,
     help="Two coordinators on one journal: one stands by, and takes the place of the other whenever that is killed.",
+)  # fmt: skip
+@click.option(
+    "--workers", is_flag=True,
+    help="The coordinator has two intake workers, which are killed and frozen as well.",
 )  # fmt: skip
 @click.option(
     "--deadline", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="SECONDS", help="Per round."
@@ -94,6 +99,7 @@ def chaos(options: ChaosOptions) -> int:
       glassfleet lab chaos --faults 100 --secure --report chaos.json
       glassfleet lab chaos --faults 100 --private
       glassfleet lab chaos --faults 100 --standby
+      glassfleet lab chaos --faults 100 --workers
     """
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
@@ -103,21 +109,25 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
     seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
+    workers = options.workers
     vehicles = options.vehicles or (15 if private else 5)
     check_kind(options.kind, secure=secure)
     if secure and standby:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
         )
+    if secure and workers:
+        raise UsageError("--secure and --workers cannot go together: each worker would need a certificate of its own")
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
-        schedule = make_schedule(seed, options.faults, list(files), secure=secure, private=private, standby=standby)
+        more = {"secure": secure, "standby": standby, "workers": workers}
+        schedule = make_schedule(seed, options.faults, list(files), private=private, **more)
         settings = Settings(schedule, files, seed, options.deadline, private=private)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        fleet = Fleet(work, files, options.kind, limits, secure=secure, standby=standby)
+        fleet = Fleet(work, files, options.kind, limits, **more)
         try:
             with progress("faults", options.faults) as bar:
                 played = play(settings, fleet, bar)
@@ -131,8 +141,9 @@ def chaos(options: ChaosOptions) -> int:
             findings = examine(evidence, files)
         stolen_identities = evidence.stolen_identities if secure else None
         report = reports.document(
-            seed, options.faults, vehicles, played, findings, stolen_identities, private=private, standby=standby
-        )
+            seed, options.faults, vehicles, played, findings, stolen_identities,
+            private=private, standby=standby, workers=workers,
+        )  # fmt: skip
     page = "\n".join(reports.lines(report))
     _save(options.report, report, page)
     click.echo(page, err=options.as_json)
