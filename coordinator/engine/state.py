@@ -340,6 +340,13 @@ class RunState:
             return self.editions
         return tuple(each for each in self.editions if each.group == self.levels[-1].task.body["group"])
 
+    @property
+    def awaited(self) -> int:
+        """How many have neither answered the open round nor been dropped from it."""
+        if self.open is None:
+            return 0
+        return len(self.open.asked) - len(self.store.get(self.open.digest, {})) - len(self.open.dropped)
+
     def quorum(self, current: Round) -> int:
         """Return how many answers the open round needs; test errors of whoever tells are better than none."""
         if self.phase == "checking" or (self.phase == "scoring" and not self.editions):

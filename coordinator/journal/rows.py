@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -168,12 +169,36 @@ _LAST_GIVEN = {
 def append_records(connection: sa.Connection, entries: Sequence[Entry]) -> None:
     """Append entries; the database reuses the room of those that a checkpoint takes the place of."""
     for is_checkpoint, some in groupby(entries, lambda entry: entry.kind == CHECKPOINT):
-        rows = [{**vars(entry), "checksum": entry.checksum} for entry in some]
+        rows = [_row_of(entry) for entry in some]
         if is_checkpoint:
             for row in rows:
                 _begin_anew(connection, row)
         else:
             connection.execute(sa.insert(RECORDS), rows)
+
+
+def _row_of(entry: Entry) -> dict[str, Any]:
+    values = {**vars(entry), "body": packed(entry.body)}
+    return {**values, "checksum": sum_of(RECORDS, values)}
+
+
+_PLAIN, _DEFLATED = b"\0", b"\1"
+_SHORT = 8000
+"""Bytes of an event that is not worth the time: a journal's size is that of its long answers."""
+
+
+def packed(body: bytes) -> bytes:
+    """Return an event as it is stored: a byte that says how, and its bytes, of long ones deflated (RFC 1951)."""
+    if len(body) < _SHORT:
+        return _PLAIN + body
+    # Most of an answer are the high bytes of small numbers: runs of zeros. To look for more takes half as long again.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, strategy=zlib.Z_RLE)
+    return _DEFLATED + deflate.compress(body) + deflate.flush()
+
+
+def unpacked(stored: bytes) -> bytes:
+    """Undo `packed`, of a row that is whole."""
+    return zlib.decompress(stored[1:], -zlib.MAX_WBITS) if stored[:1] == _DEFLATED else stored[1:]
 
 
 def _begin_anew(connection: sa.Connection, row: dict[str, Any]) -> None:
@@ -203,7 +228,7 @@ def mend(connection: sa.Connection) -> tuple[str, ...]:
 
 def entry_of(row: Any) -> Entry:
     """Return the entry of a row that is whole."""
-    return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))
+    return Entry(row.run, row.kind, float(row.at), wall_of(row), unpacked(row.body))
 
 
 _NAMED_AT_ONCE = 500

@@ -8,7 +8,7 @@ from schemas.errors import StorageError
 
 METADATA = sa.MetaData()
 
-VERSION = 1
+VERSION = 2
 """Which tables these are; a journal of another version is refused."""
 
 JOURNAL = sa.Table("journal", METADATA, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))

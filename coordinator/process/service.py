@@ -226,7 +226,7 @@ class Service:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
         self._look()
-        batch = self.queue.get_batch(BATCH_MESSAGES, timeout)
+        batch = self.queue.get_batch(BATCH_MESSAGES, timeout, self.coordinator.runs.awaited())
         if batch.connected:
             _log.info("connected")
             self.observed.link_up()
