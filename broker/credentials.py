@@ -14,8 +14,7 @@ import structlog
 from broker.identity import alone_in, load_identity, save_identity
 from broker.tls import CA, CERT, CRL, KEY
 from schemas.errors import StorageError, UsageError, WireError
-from schemas.trust.certificates import UNREADABLE
-from schemas.trust.revocation import newest
+from schemas.trust.certificates import UNREADABLE, newest
 from schemas.trust.signing import Signer, Verifier
 
 LOOK_EVERY = 2.0

@@ -176,7 +176,7 @@ class SignedTransport:
                 self._refused(Message(self._topics.revoked(), b""), refused)
 
     def _is_behind(self, crl: bytes) -> bool:
-        from schemas.trust.revocation import is_behind  # noqa: PLC0415 - a fleet that does not sign loads none of it
+        from schemas.trust.certificates import is_behind  # noqa: PLC0415 - a fleet that does not sign loads none of it
 
         return self._owner.role == "coordinator" and is_behind(crl, self._credentials.crl)
 

@@ -21,7 +21,7 @@ from broker.tls import CA, CRL
 from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import replace_private
 from schemas.topics import check_id
-from schemas.trust.revocation import is_behind, newest, read_list
+from schemas.trust.certificates import is_behind, newest, read_list
 from schemas.trust.signing import Verifier
 
 _DENIED = re.compile(r"^user ([^\n]+)\ntopic deny #\n\n?", re.MULTILINE)

@@ -20,7 +20,7 @@ from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
-from schemas.trust.revocation import newest, read_list
+from schemas.trust.certificates import newest, read_list
 
 
 def broker(link: Link) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ def _lines(week: Mapping[str, Any]) -> Iterator[str]:
         for kind, word in (("new", "came"), ("gone", "went"), ("changed", "says something else now")):
             yield from (f"  {model['name']}, rule {word}: {text}" for text in change.get(kind, ()))
     yield "Who needs me?"
-    yield f"  {week['up']} vehicles are up, {week['down']} down; {counted(week['needs'], 'vehicles')} to look at."
+    needs = counted(week["needs"], "vehicles") if week["needs"] else "none is known"
+    yield f"  {week['up']} vehicles are up, {week['down']} down; {needs} to look at."
     yield from (f"  {vehicle['agent']}: {'; '.join(vehicle['causes'])}" for vehicle in week["vehicles"])
     left = week["needs"] - len(week["vehicles"])
     yield from (f"  and {left} more",) if left else ()

@@ -18,8 +18,7 @@ from coordinator.engine.state import Level, Round, RunState, share
 from glassfleet.contract.scheme import Server
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
-from glassfleet.private.layout import layout_of
-from glassfleet.private.sums import question_digest
+from glassfleet.private.layout import layout_of, question_digest
 
 
 def ask_pairs(draft: Draft, group: int, fault: SchemeFaultError) -> None:

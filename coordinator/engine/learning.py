@@ -37,8 +37,7 @@ from glassfleet.evaluation.paired import MARGIN
 from glassfleet.evaluation.scores import ScoresAsked, same_target
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Edition, round_digest
-from glassfleet.private.layout import Additive, Layout, layout_of
-from glassfleet.private.sums import add, question_digest
+from glassfleet.private.layout import Additive, Layout, add, layout_of, question_digest
 from schemas.documents import canonical_json
 from schemas.errors import GlassfleetError, RunFailedError
 

@@ -58,7 +58,7 @@ def _settings(config: type[Settings]) -> Iterator[str]:
 
 def _row(key: str, field: FieldInfo, what: str, why: str) -> str:
     """Return a setting, its default, what it is and why somebody would change it."""
-    reason = f" *Why*: {why}" if why else ""
+    reason = f" *Why*: {why}" if why and not field.is_required() else ""
     return f"`{key}`{_default(field)}: {first_sentence(what)}{reason}"
 
 

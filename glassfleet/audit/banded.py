@@ -22,7 +22,7 @@ from glassfleet.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, sta
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.audit.tree import forecast, rows_of
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.private.draws import DRAWS
+from glassfleet.private.layout import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import SCORE_BITS

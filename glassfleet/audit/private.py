@@ -17,10 +17,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import PAIRS_SCHEME
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, Terms, least_members, parameters_digest
-from glassfleet.private.layout import Additive, Layout, layout_of
+from glassfleet.private.layout import Additive, Layout, Words, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, PrivateOutcome, Vehicle
-from glassfleet.private.sums import Words
 
 
 class Sums:

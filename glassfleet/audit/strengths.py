@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import Sums, View
-from glassfleet.schemes.frbc.limbs import read
+from glassfleet.schemes.frbc.matching import read
 from glassfleet.schemes.frbc.messages import FrbcQuestion
 
 Array = NDArray[np.float64]

@@ -25,7 +25,7 @@ from glassfleet.audit.transcript import Sums, View
 from glassfleet.contract.messages import COUNTS
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.private.draws import DRAWS
+from glassfleet.private.layout import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS

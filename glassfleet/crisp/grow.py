@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp.columns import Columns, Rows
 from glassfleet.crisp.cuts import Sets, Summary, cut_ordered, part, summarise
-from glassfleet.crisp.fit import finish_tree, spreads
-from glassfleet.crisp.scores import TreeTally
+from glassfleet.crisp.fit import TreeTally, finish_tree, spreads
 from glassfleet.crisp.tree import CrispTree
 
 MIN_DEPTH = 2

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from glassfleet.crisp.document import write_tree
-from glassfleet.crisp.tree import CrispTree
-from glassfleet.crisp.words import interval_condition
+from glassfleet.crisp.tree import CrispTree, interval_condition, write_tree
 from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
 from glassfleet.model.explanation import Activation, Explanation
@@ -188,5 +186,5 @@ class CrispTreeModel:
     # --- the document -----------------------------------------------------------------------------------------------
 
     def to_document(self) -> dict[str, Any]:
-        """Return the model as JSON values; see :mod:`glassfleet.crisp.document`."""
+        """Return the model as JSON values; see :mod:`glassfleet.crisp.tree`."""
         return document_of(self.scheme, self.format, self.parameters, self.domain, write_tree(self.tree))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from glassfleet.contract import catalogue
-from glassfleet.crisp.words import interval_condition
+from glassfleet.crisp.tree import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.explain.partitions import levels_of
 from glassfleet.fuzzy.ramps import ramp_condition

@@ -10,7 +10,7 @@ import numpy as np
 from glassfleet.contract import catalogue
 from glassfleet.data.domain import Variable
 from glassfleet.explain.views import View
-from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.fuzzy.partition import linguistic_terms
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import Line, RampTree, RuleList, SetTree, SplitTree, knots_of
 

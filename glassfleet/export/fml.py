@@ -21,7 +21,7 @@ from typing import Final
 from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
-from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.fuzzy.partition import linguistic_terms
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import document_digest

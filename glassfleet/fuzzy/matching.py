@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import ReadsRules, Weighed, linear_rule
-from glassfleet.fuzzy.partition import Memberships, fuzzify
-from glassfleet.fuzzy.terms import condition
+from glassfleet.fuzzy.partition import Memberships, condition, fuzzify
 from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
 from glassfleet.model.rules import Rule
 

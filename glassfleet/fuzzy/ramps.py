@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from glassfleet.data.domain import Variable
 from glassfleet.fuzzy.levels import level_condition
-from glassfleet.fuzzy.terms import limits_words
+from glassfleet.fuzzy.partition import limits_words
 from glassfleet.model.rules import Condition
 
 Ramp = tuple[float, float]

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.linear import minimum_norm
-from glassfleet.numerics.ridge import ridge_objective, solve_ridge
+from glassfleet.numerics.linear import minimum_norm, ridge_objective, solve_ridge
 from glassfleet.numerics.sparse import select
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 

@@ -15,10 +15,9 @@ from glassfleet.contract.scheme import private_parameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
-from glassfleet.private.layout import Additive, Layout, layout_of
+from glassfleet.private.layout import Additive, Layout, Words, layout_of, question_digest
 from glassfleet.private.masks import mask
 from glassfleet.private.pairs import HEAD
-from glassfleet.private.sums import Words, question_digest
 from schemas.errors import UsageError
 
 

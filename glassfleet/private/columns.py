@@ -18,7 +18,7 @@ from glassfleet.contract.checks import at_most
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.tasks import increasing
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.numerics.edges import cells_of, histogram
+from glassfleet.numerics.grids import cells_of, histogram
 from glassfleet.private.support import atoms, decided
 from schemas.errors import RunFailedError
 

@@ -10,7 +10,9 @@ one lowest, each with as many bits as :data:`MOST_MEMBERS` vehicles need: sums n
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -20,7 +22,9 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.data.mixing import mixed_in
 from glassfleet.errors import PrivacyError, TaskError
+from glassfleet.private.groups import Edition
 from schemas.codec import Value, digest_of
 
 Ints = NDArray[np.int64]
@@ -127,7 +131,7 @@ class Layout:
         Parameters
         ----------
         total : ndarray of int64, shape (size,)
-            From :func:`glassfleet.private.sums.add`.
+            From :func:`glassfleet.private.layout.add`.
         members : int
             Of the edition.
 
@@ -160,3 +164,60 @@ def layout_of(scheme: Additive, task: Task) -> Layout:
     shapes = private.layout(task)
     most = private.most_told(task) if task.kind == SUPPORT else 0
     return Layout(task.kind, tuple((name, tuple(map(int, shapes[name]))) for name in sorted(shapes)), most)
+
+
+# --- factors of rows in sums with `support`: two sums over nearly the same rows do not tell those they differ in ------
+#
+# In each sum a row has a *draw* of its own as a factor, from a hash of the row and of what is asked. So the rows that
+# two sums share do not cancel out, as a rule. Only the same question to another edition has the same draws: the rows of
+# differences of editions are counted (:mod:`glassfleet.private.support`).
+
+
+DRAWS = tuple(draw / 16.0 for draw in range(8, 16))
+"""Factors of rows, one for each of three bits of a hash."""
+
+DRAWN = 23 / 32
+"""Mean of the draws: sums are so many times what they would be without."""
+
+
+def draws(hashes: NDArray[np.uint64], about: Value) -> NDArray[np.float64]:
+    """Return the factors of rows in sums about something, one of :data:`DRAWS` each, shape (n,).
+
+    Parameters
+    ----------
+    hashes : ndarray of uint64, shape (n,)
+        Of the rows.
+    about : Value
+        In a form that means the same in every task.
+    """
+    seed = np.array([int(digest_of(about)[:16], 16)], dtype=np.uint64)
+    return np.array(DRAWS)[(mixed_in(hashes, seed) >> np.uint64(61)).astype(np.intp)]
+
+
+# --- the sum of masked answers, and the question that they answer; what a coordinator needs, without any key ----------
+
+
+Words = NDArray[np.uint64]
+
+
+def question_digest(edition: Edition, task_digest: str, layout_digest: str) -> str:
+    """Return the identity of "this task, in this edition, with this layout" (SHA-256, hex).
+
+    It stands wherever the digest of a task stands in runs that are not private: in the outbox, in receipts, and in what
+    is counted once.
+    """
+    text = b"glassfleet-question/1\x00" + edition.digest + bytes.fromhex(task_digest) + bytes.fromhex(layout_digest)
+    return hashlib.sha256(text).hexdigest()
+
+
+def add(answers: Iterable[Words]) -> NDArray[np.int64]:
+    """Return the sum of masked vectors, shape (L,): modulo 2^64, read as int64.
+
+    It is the sum of the vectors if exactly the members of an edition answered one task in it, and noise otherwise. At
+    least one answer; all of one length.
+    """
+    parts = iter(answers)
+    total = next(parts).copy()
+    for each in parts:
+        total += each
+    return total.view(np.int64)

@@ -15,7 +15,7 @@ in it: a member that announced another's key as its own would else make two stre
 of a third. The digest of the edition d_E covers the terms, all founders' keys and the members: who was told another
 edition or another task adds noise, not a difference.
 
-Here is what needs the cryptography; `glassfleet.private.sums` adds the answers. `docs/reference/vectors/masks.json`
+Here is what needs the cryptography; `glassfleet.private.layout` adds the answers. `docs/reference/vectors/masks.json`
 holds test vectors for other languages.
 """
 
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import PrivacyError
 from glassfleet.private.groups import KEY_BYTES, Edition, Roster, Terms
-from glassfleet.private.sums import Words
+from glassfleet.private.layout import Words
 
 _PRIME = 2**255 - 19
 _PROBE = X25519PrivateKey.from_private_bytes(b"\x01" * KEY_BYTES)

@@ -27,9 +27,8 @@ from glassfleet.private.groups import (
     missing,
     next_edition,
 )
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import Words, add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, pair_keys
-from glassfleet.private.sums import Words, add, question_digest
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 

@@ -12,8 +12,8 @@ import numpy as np
 from coordinator.authority.store import Authority
 from glassfleet.contract.messages import Contribution
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups
+from glassfleet.private.layout import Words, add
 from glassfleet.private.masks import RunKey, mask, pair_keys
-from glassfleet.private.sums import Words, add
 from lab.benchmarks import measure
 from lab.benchmarks.measure import ms, print_table
 from schemas.envelope import Envelope

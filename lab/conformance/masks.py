@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from glassfleet.private.groups import Announcement, Roster, Terms
-from glassfleet.private.layout import Layout
+from glassfleet.private.layout import Layout, add, question_digest
 from glassfleet.private.masks import RunKey, mask, pair_keys, stream, stream_key
-from glassfleet.private.sums import add, question_digest
 
 IDS = ("bus-7", "tram", "v00", "v01", "v02", "v03", "v04", "v05", "wagen")
 TASK = "5f" * 32

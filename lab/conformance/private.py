@@ -14,9 +14,8 @@ from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest, place
-from glassfleet.private.layout import Layout, layout_of
+from glassfleet.private.layout import Layout, add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
-from glassfleet.private.sums import add, question_digest
 from lab.conformance.examiner import SILENCE, Examiner, Heard, LeftOutError
 from lab.conformance.questions import answer
 from schemas.codec import encode

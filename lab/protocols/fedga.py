@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.scheme import Scheme, personal_model
-from glassfleet.crisp.scores import f1
+from glassfleet.crisp.fit import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.evaluation.f1 import class_counts

@@ -44,9 +44,8 @@ from nacl.exceptions import CryptoError
 from schemas import limits
 from schemas.errors import UsageError, WireError
 from schemas.topics import PROTOCOL
-from schemas.trust.certificates import UNREADABLE, is_issued, owner_of
+from schemas.trust.certificates import UNREADABLE, is_crl_signed, is_issued, owner_of, read_list
 from schemas.trust.owner import Owner
-from schemas.trust.revocation import is_crl_signed, read_list
 
 CLOCK_LEEWAY = 300.0
 """Seconds by which a certificate may seem too young: clocks differ, and by more they are told (as Kerberos does)."""

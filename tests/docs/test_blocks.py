@@ -57,11 +57,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
             "the raw export is not published; tests/unit/lab/datasets/test_qoe_export.py makes one"
         ),
     },
-    "docs/reference/fuzzing.md": {
-        "make fuzz                                            # a million inputs, seed 1": (
-            "takes ten minutes; tests/fuzz runs 12,000 inputs"
-        ),
-    },
 }
 """By page and first line of the block: why it is not executed. Each is still read as its language."""
 

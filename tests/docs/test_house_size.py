@@ -6,14 +6,14 @@ from deploy.site import size
 
 MOST = {
     "product: lines of code": 49_500,
-    "product: modules": 544,
+    "product: modules": 524,
     "lab: lines of code": 10_030,
     "lab: modules": 112,
     "tests: lines of code": 39_150,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 74_000,
-    "README: words": 1_190,
+    "documentation: words": 61_000,
+    "README: words": 1_010,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 

@@ -147,10 +147,10 @@ def _revocations() -> Guided:
     from broker.servers.revocation import check_crl
     from coordinator.authority.store import Authority
     from schemas.errors import UsageError, WireError
+    from schemas.trust.certificates import number_of, read_list
     from schemas.trust.identity import load_key, new_key, read_request
     from schemas.trust.identity import make_request as ask
     from schemas.trust.owner import Owner
-    from schemas.trust.revocation import number_of, read_list
     from schemas.trust.signing import Verifier
 
     with tempfile.TemporaryDirectory() as folder:

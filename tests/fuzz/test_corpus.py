@@ -17,8 +17,8 @@ from schemas.envelope import Envelope, unpack
 from schemas.errors import UsageError, WireError
 from schemas.record import ModelRecord
 from schemas.topics import Topics
+from schemas.trust.certificates import read_list
 from schemas.trust.identity import load_key, read_request
-from schemas.trust.revocation import read_list
 from tests.fuzz.targets import FLEET
 from tests.fuzz.worlds import CoordinatorWorld
 from tests.support.authorities import TestCa

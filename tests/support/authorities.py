@@ -14,9 +14,9 @@ from cryptography.x509.oid import NameOID
 from broker.credentials import FolderCredentials
 from broker.identity import load_identity, save_identity
 from coordinator.authority.store import Authority
+from schemas.trust.certificates import number_of, read_list
 from schemas.trust.identity import load_key, new_key
 from schemas.trust.owner import Owner, Role
-from schemas.trust.revocation import number_of, read_list
 from schemas.trust.signing import Signer, Verifier
 
 NOW = 1_800_000_000.0

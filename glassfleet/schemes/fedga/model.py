@@ -13,8 +13,8 @@ from pydantic import Field
 
 from glassfleet.contract.tasks import check_class_order
 from glassfleet.crisp import CrispTreeModel
-from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.forest import NIL, Forest, Genes
+from glassfleet.crisp.tree import TreeBody, read_tree
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain

@@ -16,10 +16,9 @@ from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.data.domain import Domain
-from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of
-from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, read_task
+from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, check_answer, read_task
 from glassfleet.schemes.fedga.model import Population, draw_structure
 from glassfleet.schemes.fedga.params import FedgaParameters
 from schemas.codec import Value

@@ -8,11 +8,9 @@ from typing import Any
 from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.schemes.frbc.checks import check_answer, shapes_of
 from glassfleet.schemes.frbc.client import answer
-from glassfleet.schemes.frbc.document import read_document
-from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion
-from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
+from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion, check_answer, shapes_of
+from glassfleet.schemes.frbc.model import FuzzyRuleClassifier, read_document
 from glassfleet.schemes.frbc.params import MAX_CLASSES, FrbcParameters
 from glassfleet.schemes.frbc.server import first, progress_of, step
 from schemas.errors import UsageError

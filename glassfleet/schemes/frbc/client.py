@@ -15,8 +15,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.private.union import fill
-from glassfleet.schemes.frbc.limbs import limb_block, split
-from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
+from glassfleet.schemes.frbc.matching import AntecedentTree, limb_block, pack, sort_rules, split, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, FrbcQuestion, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
 from glassfleet.schemes.frbc.support import count_fired, count_prefixes

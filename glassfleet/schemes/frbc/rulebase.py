@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.schemes.frbc.limbs import read
+from glassfleet.schemes.frbc.matching import read
 from glassfleet.schemes.frbc.messages import Candidates
 from glassfleet.schemes.frbc.params import FrbcParameters
 

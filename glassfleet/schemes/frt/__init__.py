@@ -13,11 +13,9 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.numerics.simplify import moments
-from glassfleet.schemes.frt.checks import check_sums, shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, answer
-from glassfleet.schemes.frt.document import read_document
-from glassfleet.schemes.frt.messages import NAME, FrtQuestion, read_task
-from glassfleet.schemes.frt.model import FrtModel
+from glassfleet.schemes.frt.messages import NAME, FrtQuestion, check_sums, read_task, shapes_of
+from glassfleet.schemes.frt.model import FrtModel, read_document
 from glassfleet.schemes.frt.params import FrtParameters
 from glassfleet.schemes.frt.server import first, progress_of, step
 

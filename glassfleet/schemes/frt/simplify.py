@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.ridge import ridge_objective
+from glassfleet.numerics.linear import ridge_objective
 from glassfleet.numerics.simplify import RIDGE, moments, variance
 from glassfleet.schemes.frt.messages import FrtQuestion
 from glassfleet.schemes.frt.tree import FrtTree

@@ -18,7 +18,7 @@ from glassfleet.contract.messages import SUPPORT, Contribution, Next
 from glassfleet.contract.sums import Memory, Sums, ask
 from glassfleet.fuzzy.levels import PRIOR, by_input, levels_by, plain_levels
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.private.draws import DRAWN
+from glassfleet.private.layout import DRAWN
 from glassfleet.private.support import noted
 from glassfleet.schemes.tree.bins import level_edges
 from glassfleet.schemes.tree.gains import SCORE_SCALE, Best, BinSums, best_of_bands

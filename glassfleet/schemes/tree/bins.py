@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels, level_knots
-from glassfleet.numerics.edges import mixed_quantiles
+from glassfleet.numerics.grids import mixed_quantiles
 from glassfleet.schemes.tree.params import GROUP
 
 Array = NDArray[np.float64]

@@ -11,10 +11,10 @@ from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
-from glassfleet.numerics.edges import histogram
+from glassfleet.numerics.grids import histogram
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
-from glassfleet.private.draws import draws
+from glassfleet.private.layout import draws
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import BEFORE_SCAN, TreeQuestion
 from glassfleet.schemes.tree.params import (

@@ -18,9 +18,8 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import invert, product
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, TreeQuestion
-from glassfleet.schemes.tree.model import FuzzyClassTree
+from glassfleet.schemes.tree.model import FuzzyClassTree, why_few
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
-from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.tree import Tree
 from schemas.codec import Value
 

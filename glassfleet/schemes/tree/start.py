@@ -13,7 +13,7 @@ from glassfleet.contract.sums import Memory, ask
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums
 from glassfleet.fuzzy.levels import first_levels, has_categories
-from glassfleet.numerics.edges import cells_of
+from glassfleet.numerics.grids import cells_of
 from glassfleet.private.columns import check_classes, check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.schemes.tree.bins import CELLS

@@ -1,7 +1,7 @@
 """Runs with `support`: on how many rows bands and pairs of leaves rest, and the weights of rows in what is asked.
 
 In the sums of each leaf, and by band of each leaf and input, rows have draws of their own
-(:mod:`glassfleet.private.draws`). Several sums of the same few rows, with other draws each, would determine these. So
+(:mod:`glassfleet.private.layout`). Several sums of the same few rows, with other draws each, would determine these. So
 of products there is one sum a leaf, and leaves and bands hold twice as many rows as are told sums of them: one for each
 input of a leaf, and one for each leaf above a band.
 

@@ -9,12 +9,10 @@ from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import SUPPORT
 from glassfleet.contract.scheme import Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.schemes.tsk.checks import check_answer, shapes_of
 from glassfleet.schemes.tsk.client import answer
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
-from glassfleet.schemes.tsk.document import read_document
-from glassfleet.schemes.tsk.messages import NAME, TskQuestion, read_task
-from glassfleet.schemes.tsk.model import TskSystem
+from glassfleet.schemes.tsk.messages import NAME, TskQuestion, check_answer, read_task, shapes_of
+from glassfleet.schemes.tsk.model import TskSystem, read_document
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.server import first, progress_of, step
 from schemas.errors import UsageError

@@ -21,7 +21,7 @@ from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.private.columns import CELLS, count_values, layers_of
-from glassfleet.private.draws import draws
+from glassfleet.private.layout import draws
 from glassfleet.schemes.tsk.clusters import ClusterRows, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, POWERS, TskQuestion, powers_of
 from glassfleet.schemes.tsk.params import TskParameters

@@ -19,11 +19,10 @@ from glassfleet.model.forecasts import rule_forecasts
 from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns, exposed_columns, least_others, slopes_of
-from glassfleet.private.draws import DRAWN
+from glassfleet.private.layout import DRAWN
 from glassfleet.private.support import noted
-from glassfleet.schemes.tsk.checks import read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
-from glassfleet.schemes.tsk.messages import MAX_RULES, Kind, TskQuestion
+from glassfleet.schemes.tsk.messages import MAX_RULES, Kind, TskQuestion, read_rules
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import TskRuleBase, antecedents_of, average, has_otherwise, union, with_otherwise

@@ -15,8 +15,8 @@ from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import Participation, Purpose
 from glassfleet.contract.tasks import check_classes
 from glassfleet.crisp import CrispTreeModel, prepare
-from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
+from glassfleet.crisp.tree import TreeBody, read_tree
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain

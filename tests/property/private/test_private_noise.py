@@ -21,9 +21,8 @@ from glassfleet.errors import PrivacyError
 from glassfleet.private.answering import Asked, accept, reply
 from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, pair_keys
-from glassfleet.private.sums import add, question_digest
 from lab.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError

@@ -16,12 +16,10 @@ from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import pool
-from glassfleet.private.draws import DRAWS
 from glassfleet.private.groups import Terms, parameters_digest
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import DRAWS, Words, add, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
-from glassfleet.private.sums import Words, add
 from glassfleet.schemes.tree.params import SCORE_BITS
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 

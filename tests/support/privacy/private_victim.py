@@ -17,10 +17,9 @@ from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import layout_of, question_digest
 from glassfleet.private.ledger import Limits
 from glassfleet.private.masks import RunKey
-from glassfleet.private.sums import question_digest
 from glassfleet.private.totals import Total, known
 from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope

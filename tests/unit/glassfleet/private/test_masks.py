@@ -16,10 +16,9 @@ from glassfleet.private import masks
 from glassfleet.private.answering import accept, no_rows, reply
 from glassfleet.private.chain import meet
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups
-from glassfleet.private.layout import layout_of
+from glassfleet.private.layout import add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
 from glassfleet.private.pairs import HEAD, PAIRS, judged, task_of
-from glassfleet.private.sums import add, question_digest
 from glassfleet.private.union import LIMB_BITS, SIZES, fill, peel
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")

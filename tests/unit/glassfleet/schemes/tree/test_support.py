@@ -14,7 +14,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
-from glassfleet.private.draws import DRAWN, DRAWS, draws
+from glassfleet.private.layout import DRAWN, DRAWS, draws
 from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import TreeQuestion

@@ -11,7 +11,7 @@ import pytest
 from glassfleet.contract.messages import Done, Next
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
-from glassfleet.numerics.edges import histogram
+from glassfleet.numerics.grids import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree import SCHEME, TreeParameters, messages
 from glassfleet.schemes.tree import rows as prepared
@@ -20,7 +20,7 @@ from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
 from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
-from glassfleet.schemes.tree.rules import why_few
+from glassfleet.schemes.tree.model import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees

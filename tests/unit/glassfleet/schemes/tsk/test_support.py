@@ -15,8 +15,8 @@ from glassfleet.data.holdout import row_hashes
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import Common
-from glassfleet.private.draws import draws
 from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.layout import draws
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import PrivateFleet, Vehicle
 from glassfleet.schemes.tsk import SCHEME, TskParameters
