@@ -343,9 +343,8 @@ class RunState:
     @property
     def awaited(self) -> int:
         """How many have neither answered the open round nor been dropped from it."""
-        if self.open is None:
-            return 0
-        return len(self.open.asked) - len(self.store.get(self.open.digest, {})) - len(self.open.dropped)
+        current = self.open
+        return len(current.asked) - len(self.store.get(current.digest, {})) - len(current.dropped) if current else 0
 
     def quorum(self, current: Round) -> int:
         """Return how many answers the open round needs; test errors of whoever tells are better than none."""

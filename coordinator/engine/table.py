@@ -68,16 +68,6 @@ class TransitionTable:
             raise AssertionError(f"the transition table has no way from {source!r} by {cause!r}: a fault of the engine")
         return phase
 
-    def as_mermaid(self) -> str:
-        """Draw the diagram for the documentation; causes between the same two phases share an arrow."""
-        arrows: dict[tuple[str, str], list[str]] = {}
-        for row in self.rows:
-            arrows.setdefault((row.source or "[*]", row.target), []).append(row.cause)
-        lines = ["stateDiagram-v2"]
-        lines += [f"    {source} --> {target}: {', '.join(causes)}" for (source, target), causes in arrows.items()]
-        lines += [f"    {phase} --> [*]" for phase in sorted(self.ended)]
-        return "\n".join(lines)
-
 
 SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",

@@ -18,9 +18,20 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
 from coordinator.journal.port import Damaged, Entry, Leader
-from coordinator.journal.rows import TABLES, Select, entry_of, is_whole, leader_of, look, unpacked
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS, has_tables
+from coordinator.journal.tables import (
+    LEADER,
+    MODELS,
+    RECORDS,
+    RUNS,
+    TABLES,
+    Select,
+    entries_of,
+    has_tables,
+    leader_of,
+    look,
+    unpacked,
+)
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -115,11 +126,7 @@ def runs(url: str) -> list[str]:
 def entries(url: str, run: str) -> list[Entry]:
     """Return the events of one run, in order; none: there is no such run. Raises as `rows`, and for a damaged event."""
     with _reading(url) as (select, _):
-        events = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
-    for row in events:
-        if not is_whole(RECORDS, row):
-            raise DamagedError(f"an event of run {run!r} is damaged: see glassfleet coordinator journal verify")
-    return [entry_of(row) for row in events]
+        return list(entries_of(select, run))
 
 
 def leader(url: str) -> Leader | None:

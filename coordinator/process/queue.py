@@ -19,9 +19,6 @@ TURN = 0.25
 GATHER = 0.005
 """Seconds between two looks whether more has arrived, before a batch is taken."""
 
-GATHER_EACH = 1e-4
-"""The same for each message that is waited for: a small fleet has answered sooner."""
-
 GATHERS = 4
 """Most such looks."""
 
@@ -179,7 +176,7 @@ class EventQueue:
             before, waiting = waiting, len(self._messages) + len(self._states)
             if self._calls or waiting == before or waiting >= enough:
                 return
-            time.sleep(min(GATHER, enough * GATHER_EACH))
+            time.sleep(min(GATHER, enough * 1e-4))  # a small fleet has answered sooner
 
     def oldest(self) -> float | None:
         """Return when the oldest message that still waits arrived; None when none does."""

@@ -79,9 +79,8 @@ class DiscoveryServer:
             gaps = np.zeros(len(names), dtype=np.int64)
         elif gaps.shape != (len(names),):
             raise ContributionError(f"gaps have shape {gaps.shape}, expected ({len(names)},)")
-        if not np.count_nonzero(totals != expected) and tails.max() <= contribution.rows:
-            return
-        for name, total, tail, has_gaps in zip(names, totals, tails, gaps, strict=True):
+        lists = (each.tolist() for each in (totals, tails, gaps))
+        for name, total, tail, has_gaps in zip(names, *lists, strict=True):
             # Rows with an empty cell are not counted.
             if total != expected and not (has_gaps and 0 <= total < contribution.rows):
                 raise ContributionError(f"the counts of {name!r} add up to {total}, expected {expected}")
