@@ -246,7 +246,7 @@ class RunSpec(BaseModel):
     without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     readmit: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$", json_schema_extra={"readOnly": True})] = ""
     rollout: RolloutPlan | None = None
     private: PrivatePolicy | None = None
 

@@ -279,9 +279,13 @@ def _plain(text: str) -> str:
 
 
 def as_markdown() -> str:
-    """Return `TABLE` as the list of ``docs/reference/metrics.md``."""
-    lines = []
-    for each in TABLE:
-        labels = "".join(f", `{label}`" for label in each.labels)
-        lines.append(f"- `{each.name}` ({each.kind}{labels}): {each.what}")
+    """Return `TABLE` as the list of ``docs/reference/metrics.md``: what has labels with its values, the others by kind."""
+    lines = [
+        f"- `{each.name}` ({each.kind}, {', '.join(f'`{label}`' for label in each.labels)}): {each.what}"
+        for each in TABLE
+        if each.labels
+    ]
+    for kind in ("gauge", "counter", "histogram"):
+        names = [f"`{each.name}`" for each in TABLE if each.kind == kind and not each.labels]
+        lines.append(f"- {kind}s without labels: {', '.join(names)}")
     return "\n".join(lines)

@@ -53,7 +53,8 @@ def render() -> str:
     parts = [HEAD + "".join(f"- {row}\n" for row in said.values())]
     for command, context in commands:
         own = [re.sub(r"[ /`].*", "", row[1:]) for row in rows[context.command_path] if row not in common]
-        parts.append(_entry(command, context, [f"`{name}`" for name in own]))
+        if own or not isinstance(command, click.Group) or context.command_path.count(" ") == 1:
+            parts.append(_entry(command, context, [f"`{name}`" for name in own]))
     return re.sub(r"\n{3,}", "\n\n", "".join(parts)).rstrip("\n") + "\n"
 
 

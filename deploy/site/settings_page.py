@@ -46,7 +46,10 @@ def render() -> str:
         parts.append(_list(service.capitalize(), [row for row in table if row not in shared]))
     for title, model in POLICIES.items():
         whats = attributes(model)
-        parts.append(_list(title, [_row(name, field, whats[name], "") for name, field in model.model_fields.items()]))
+        asked = {
+            name: field for name, field in model.model_fields.items() if not field.json_schema_extra
+        }  # not read-only
+        parts.append(_list(title, [_row(name, field, whats[name], "") for name, field in asked.items()]))
     return "\n".join(parts)
 
 

@@ -60,7 +60,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
 
 
 def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
-    """Return the summary as JSON values (docs/reference/cli.md describes it)."""
+    """Return the summary as JSON values."""
     verdict, record = result.verdict, result.record
     return {
         "rounds": [

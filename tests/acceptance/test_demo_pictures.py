@@ -49,7 +49,14 @@ SHOTS = [
     Shot("scores", "/models/qoe", BOTH, ("section:has(> #scores-h)",)),
     Shot("forecast", "/models/qoe/2/forecast?{row}", ALL, (".answer",)),
     Shot("versions", "/models/qoe/2/against/1", BOTH),
+    Shot("week", "/week", ALL),
+    Shot("schedules", "/schedules", ALL),
 ]
+WORDS = {
+    "versions": ["buffer_last_s"],
+    "week": ["the first was version 1", "became current"],
+    "schedules": ["nightly", "02:00"],
+}
 GROWTH = Shot("growth", "/runs/{run}", BOTH, ("section:has(> #growth-h)",))
 ROLLOUT = Shot("rollout", "/models/qoe/2", BOTH, ("section:has(> #standing-h)",))
 
@@ -259,6 +266,9 @@ def test_dashboard_of_the_demo_shows_the_run_the_model_in_use_and_a_forecast(
     eventually(lambda: up <= set(stage.api.get("/api/models/qoe/2/evaluations").json()), what="no scores came")
     gone = sorted(set(stage.run["agents"]) - up)
     assert gone, "one was killed and did not come back"
+    spec = {name: value for name, value in stage.run["spec"].items() if name != "run"}
+    nightly = {"name": "nightly", "at": "0 2 * * *", "zone": "Europe/Berlin", "quiet": "06:00-22:00", "vehicles": 8}
+    stage.post("/api/schedules", {**nightly, "spec": spec})
     asked = {"run": stage.run["run"], "row": urlencode({"row": json.dumps(stage.telling_row("vehicle-00"))})}
     for look in ALL:
         with _page(browser, look) as page:
@@ -308,8 +318,9 @@ def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
             expect(page.locator(".answer svg.sets:visible").first).to_be_visible()
             expect(page.locator("#runners-up-h")).to_be_visible()
             assert page.get_by_text("as an example").count() == 0
-        case "versions":
-            expect(main).to_contain_text("buffer_last_s")
+        case _:
+            for words in WORDS[name] if name != "week" else [*WORDS[name], gone[0]]:
+                expect(main).to_contain_text(words)
 
 
 @pytest.mark.needs("bash")

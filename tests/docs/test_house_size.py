@@ -12,8 +12,8 @@ MOST = {
     "tests: lines of code": 39_150,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 61_000,
-    "README: words": 1_010,
+    "documentation: words": 60_000,
+    "README: words": 1_000,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 

@@ -18,7 +18,7 @@ Choice = Literal["vote", "always", "never"]
 
 
 class FedgaParameters(RunParameters):
-    """What a run of FedGA can be told.
+    """Parameters of a run of FedGA.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ MAX_CELLS = 1 << 22
 
 
 class FrbcParameters(RunParameters):
-    """What a run of FRBC can be told.
+    """Parameters of a run of FRBC.
 
     Attributes
     ----------

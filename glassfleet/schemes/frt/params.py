@@ -22,7 +22,7 @@ MAX_LINEAR_FEATURES = 256
 
 
 class FrtParameters(RunParameters):
-    """What a run of FRT can be told.
+    """Parameters of a run of FRT.
 
     Attributes
     ----------

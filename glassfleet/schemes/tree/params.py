@@ -92,7 +92,7 @@ LEAST_CURVATURE = 1e-5
 
 
 class TreeParameters(RunParameters):
-    """What a run of tree can be told.
+    """Parameters of a run of tree.
 
     Attributes
     ----------

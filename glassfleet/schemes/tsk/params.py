@@ -18,7 +18,7 @@ MAX_CLUSTERS = 1000
 
 
 class TskParameters(RunParameters):
-    """What a run of TSK can be told.
+    """Parameters of a run of TSK.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ Noise = Literal["local", "aggregate", "paper", "none"]
 
 
 class DpTreeParameters(RunParameters):
-    """What a run of dp_tree can be told.
+    """Parameters of a run of dp_tree.
 
     Attributes
     ----------

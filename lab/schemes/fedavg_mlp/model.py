@@ -35,7 +35,7 @@ _ROW_BLOCK = 1 << 13
 
 
 class PerceptronParameters(RunParameters):
-    """What a run of federated averaging can be told.
+    """Parameters of a run of federated averaging.
 
     Attributes
     ----------
