@@ -139,16 +139,6 @@ class Coordinator:
     schedules: Schedules
     effects: EffectHandler
 
-    @property
-    def incarnation(self) -> str:
-        """Tells this life of the coordinator from others."""
-        return self.presence.incarnation
-
-    @property
-    def software(self) -> str:
-        """Name and version, for displays."""
-        return self.presence.software
-
     def resume(self) -> None:
         """Go on where the journal ends, and subscribe; once, before the first connection.
 

@@ -243,11 +243,6 @@ def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
     _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
 
-_COLLECTED = 20_000
-"""New objects after which Python looks for circles among them. An answer that is kept is some dozens, in none: looked
-for after 700 of these, as is usual, circles cost a fifth of all the coordinator's time."""
-
-
 def run_coordinator(config: CoordinatorConfig) -> None:
     """Run the coordinator until SIGTERM or SIGINT.
 
@@ -276,8 +271,10 @@ def run_coordinator(config: CoordinatorConfig) -> None:
             _log.info("coordinator-down")
             return
         program.service = service
+        # An answer that is kept is dozens of objects, in no circle. To look for circles after each 700 new objects, as
+        # is usual, costs a fifth of the coordinator's time.
         gc.freeze()
-        gc.set_threshold(_COLLECTED)
+        gc.set_threshold(20_000)
         if server is not None:
             server.start(service)
         if channels:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -319,10 +318,10 @@ def moved_since(registry: Registry, record: ModelRecord) -> list[str]:
     """Return a sentence for each rule and input of a version that has moved; from any thread."""
     later = [each.version for each in registry.heads(record.name) if each.version > record.version]
     for version in later[: -LOOKS - 1 : -1]:
-        with suppress(NotFoundError, DamagedError, DocumentError, VerificationError):
-            drift = ModelRecord.load(registry.get(record.name, version).record).parameters.get("drift", {})
-            if drift.get("of") == record.digest:
-                return list(drift["moved"])
+        found = _read(registry, record.name, version)
+        drift = {} if found is None else found[1].parameters.get("drift", {})
+        if drift.get("of") == record.digest:
+            return list(drift["moved"])
     return []
 
 
