@@ -38,7 +38,9 @@ def checked(*arguments: str) -> dict[str, str]:
     return {each["check"]: "; ".join([each["outcome"], *each["details"]]) for each in result["checks"]}
 
 
-@pytest.mark.parametrize("agent", [OURS, INDEPENDENT], ids=["ours", "independent"])
+@pytest.mark.parametrize(
+    "agent", [pytest.param(OURS, marks=pytest.mark.slow), INDEPENDENT], ids=["ours", "independent"]
+)
 def test_agents_do_what_the_protocol_says(agent: tuple[str, ...]) -> None:
     assert set(checked(*QUICK, "--", *agent).values()) == {"ok"}
 
@@ -76,7 +78,7 @@ def test_kit_names_the_first_cell_that_differs_and_its_formula(tmp_path: Path) -
     assert "formula: S(w), then S(w * r) of each target" in text
 
 
-@pytest.mark.parametrize("scheme", ["tree", "frt"])
+@pytest.mark.parametrize("scheme", ["frt", pytest.param("tree", marks=pytest.mark.slow)])
 def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: Path, scheme: str) -> None:
     head, *lines = tables()["rows.csv"].splitlines(keepends=True)
     files = [tmp_path / f"v{number}.csv" for number in range(4)]

@@ -51,10 +51,8 @@ def children_of(process: Process) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))])
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
     done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)
     assert done.returncode == 0, done.stderr
@@ -86,14 +84,18 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert [line for line in result.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
-        ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
-        ("--scheme tree --good-above 0.8 --drop 0.4 --slow 0.2", "quality_in_3s = (Good|Poor), probability"),
         ("--drop 0 --slow 0 --exact", "their own rows, as they are"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
+                ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
+                ("--scheme tree --good-above 0.8 --drop 0.4 --slow 0.2", "quality_in_3s = (Good|Poor), probability"),
+            )
+        ),
     ],
 )
 def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, text: str) -> None:

@@ -19,7 +19,7 @@ from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_
 from tests.support.processes import Processes, eventually
 from tests.support.transports import Client
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
 LARGEST = 16 * 1024
 LIMIT = {"GLASSFLEET_MAX_MESSAGE_BYTES": str(LARGEST)}

@@ -28,7 +28,7 @@ from tests.support.needs.programs import needs
 from tests.support.netns import Network
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(240)]
 KEEPALIVE = 2
 VEHICLES = 4
 CLOUD, BROKER = "coordinator", "broker"

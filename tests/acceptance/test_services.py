@@ -180,6 +180,7 @@ def end_of_newest(api: httpx.Client) -> tuple[str, int, str]:
     return newest(api)["phase"], current["version"], newest(api)["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mosquitto")
 def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(processes: Processes, tmp_path: Path) -> None:
     broker = MosquittoProcess(tmp_path / "broker")

@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 524,
     "lab: lines of code": 10_030,
     "lab: modules": 112,
-    "tests: lines of code": 39_150,
+    "tests: lines of code": 38_600,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,

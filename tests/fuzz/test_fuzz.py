@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = 7_000
+INPUTS = 4_000
 
 
 def test_nothing_breaks_when_peers_send_broken_messages():
@@ -21,7 +21,7 @@ def test_nothing_breaks_when_peers_send_broken_messages():
     assert report["grown_mb"] < 400, "memory of one target: a 64 MiB message, joined and decompressed"
     # The selection reaches what it means to reach: refusals by reason, and answers that pass.
     outcomes = report["outcomes"]
-    assert outcomes["frt/coordinator"]["rejected"] > 25
-    assert outcomes["frt/check"]["rejected"] > 50
-    assert outcomes["parts"]["oversize"] > 5
-    assert outcomes["agent"]["refusal"] > 25
+    assert outcomes["frt/coordinator"]["rejected"] > 15
+    assert outcomes["frt/check"]["rejected"] > 30
+    assert outcomes["parts"]["oversize"] > 2
+    assert outcomes["agent"]["refusal"] > 15

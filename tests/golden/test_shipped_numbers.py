@@ -31,7 +31,10 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("scheme", "name"), NUMBERS)
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [pytest.param(*key, marks=[pytest.mark.slow] * (key == ("tree", "breast_cancer"))) for key in NUMBERS],
+)
 def test_scheme_has_our_numbers_on_a_set_that_everybody_has(scheme: str, name: str) -> None:
     data = dataset(name)
     plan = replace(plan_of(load(scheme), data, {}, ["federated", "central"]), folds=2)

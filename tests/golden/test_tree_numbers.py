@@ -40,10 +40,9 @@ STATED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "weather_izmir" else [pytest.mark.slow]) for name in PUBLISHED]
-)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_tree_has_the_stated_accuracy_with_at_most_forty_rules_and_beats_the_published_one(name: str) -> None:
     errors, rules = STATED
     number, (published, boosting) = list(PUBLISHED).index(name), PUBLISHED[name]

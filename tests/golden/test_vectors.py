@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,11 @@ def test_vectors_are_those_of_the_code(files: dict[str, str]) -> None:
         assert unpacked(old) == unpacked(new), new["what"]
 
 
-def test_parts_join_to_the_message() -> None:
-    from schemas.envelope import Envelope
-    from schemas.messages import Part
-    from schemas.trust.joining import Assembler
-
-    case = json.loads((FOLDER / "vectors.json").read_text())["parts"][0]
-    assembler = Assembler(total_bytes=10**6, per_sender=2)
-    whole = None
-    for part in case["parts"]:
-        envelope = Envelope.from_bytes(unpack(base64.b64decode(part)), fleet="fleet")
-        assert isinstance(envelope.body, Part)
-        whole = assembler.add(envelope)
-    assert whole is not None
-    assert whole.to_bytes() == unpack(base64.b64decode(case["encoded"]))
+@pytest.mark.needs("node")
+def test_masks_can_be_made_from_the_protocol_page_in_another_language() -> None:
+    program = Path(__file__).with_name("private_vectors.mjs")
+    done = subprocess.run(
+        ["node", program, FOLDER / "masks.json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all equal\n"

@@ -40,19 +40,21 @@ ALARM = Domain(
 )
 
 
-def leavers(name: str) -> tuple[int, ...]:
-    """Return who goes when v04 does, after its second answer to what a run of the scheme is asked."""
-    some, _ = opened(name, alarmed(), 3, {"v04": 2}, domain=ALARM)
+def leavers(**chosen: Any) -> tuple[int, ...]:
+    """Return who goes when v04 does, after its second answer to what a run of `tree` is asked."""
+    some, _ = opened("tree", alarmed(), 3, {"v04": 2}, domain=ALARM, **chosen)
     stay = min((each.members for each in some), key=len)
     return tuple(number for number in range(15) if f"v{number:02d}" not in stay)
 
 
-@pytest.mark.parametrize("name", ["tree", "frt"])
-def test_a_value_that_one_row_has_tells_no_row(name: str) -> None:
-    assert attacked(name, alarmed(), 3, {}, domain=ALARM).read == 0
-    if name != "frt":
-        fleet = alarmed(constant=leavers(name))
-        assert attacked(name, fleet, 3, {"v04": 2}, domain=ALARM).read == 0
+@pytest.mark.parametrize(
+    ("name", "chosen"), [("frt", {}), ("tree", {"max_rules": 8}), pytest.param("tree", {}, marks=pytest.mark.slow)]
+)
+def test_a_value_that_one_row_has_tells_no_row(name: str, chosen: dict[str, Any]) -> None:
+    assert attacked(name, alarmed(), 3, {}, domain=ALARM, **chosen).read == 0
+    if name == "tree":
+        fleet = alarmed(constant=leavers(**chosen))
+        assert attacked(name, fleet, 3, {"v04": 2}, domain=ALARM, **chosen).read == 0
 
 
 def test_a_value_that_one_row_has_ends_a_run_of_tsk() -> None:
@@ -160,8 +162,9 @@ def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
         return decision
 
     monkeypatch.setattr("glassfleet.schemes.tree.start.decide_columns", may_be_columns)
-    assert attacked("tree", alarmed(), 3, {}, domain=ALARM).read > 0
-    assert attacked("tree", alarmed(constant=leavers("tree")), 3, {"v04": 2}, domain=ALARM).read > 0
+    assert attacked("tree", alarmed(), 3, {}, domain=ALARM, max_rules=4).read > 0
+    fleet = alarmed(constant=leavers(max_rules=4))
+    assert attacked("tree", fleet, 3, {"v04": 2}, domain=ALARM, max_rules=4).read > 0
 
 
 def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked_about(
@@ -183,7 +186,7 @@ def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked
         fleet[f"v{number:02d}"] = Dataset(("a", "b", "c"), "y", X, y)
 
     def is_read() -> bool:
-        candidates = alone_in_a_band(opened("tree", fleet, 3, {}, domain=domain)[0])
+        candidates = alone_in_a_band(opened("tree", fleet, 3, {}, domain=domain, max_rules=8)[0])
         return any(np.abs(one - alone[1:]).max() < TOLERANCE for one in candidates)
 
     assert not is_read()
@@ -192,7 +195,7 @@ def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked
     assert is_read()
 
 
-@pytest.mark.parametrize("data", ["qoe", "simulated"])
+@pytest.mark.parametrize("data", ["simulated", pytest.param("qoe", marks=pytest.mark.slow)])
 def test_products_of_few_rows_of_another_value_give_rows_of_a_leaf_away(
     data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def test_products_of_few_rows_of_another_value_give_rows_of_a_leaf_away(
     assert attacked("frt", fleet_of(data, 15), 3, {}).read > 0
 
 
+@pytest.mark.slow
 def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassfleet.private.columns.MOST_EQUAL", 1.0)
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)

@@ -63,7 +63,7 @@ def digest(learn: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize("kind", EXACT, ids=lambda kind: kind.__name__)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_parties_learn_what_one_learns_from_all_rows(kind: Any, data: st.DataObject) -> None:
     table, target, places = data.draw(tables(kind))

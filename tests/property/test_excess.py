@@ -72,7 +72,7 @@ def straight(draw: st.DrawFn) -> tuple[Array, Array]:
 
 
 @given(straight())
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_straight_line_is_learned_whatever_the_columns_and_their_units(line: tuple[Array, Array]) -> None:
     X, y = line
     tree = FuzzyTreeRegressor().fit(X, y)

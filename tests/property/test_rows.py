@@ -135,7 +135,7 @@ def declared(draw) -> tuple[Memory, Dataset]:
 
 
 @given(declared(), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_serving_gives_the_training_rows_bit_for_bit_whatever_is_declared(case, random):
     memory, data = case
     recollection = Recollection(memory)

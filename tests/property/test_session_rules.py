@@ -71,7 +71,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(events, max_size=60), st.integers(0, 2**64 - 1))
 def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # noqa: C901, PLR0912, PLR0915 - a table of rules
     state = SessionState("v1", frozenset({"frt"}), seed=seed)

@@ -24,12 +24,15 @@ from coordinator.engine import (
     Start,
     Tick,
 )
+from coordinator.engine.events import from_value
+from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.contract.scheme import Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from schemas import codec
 from schemas.errors import NotFoundError
 from schemas.messages import ContributionBody, Receipt
 from tests.support.sample_models import unit_domain
@@ -288,3 +291,36 @@ class Play:
     @property
     def requests(self) -> list[OpenRound]:
         return self.of(OpenRound)
+
+
+def fold(engine: Engine, journal: Iterable[bytes]) -> RunState:
+    """Return where a run stands whose events are in a journal."""
+    state: RunState | None = None
+    for body in journal:
+        state, _ = engine.step(state, from_value(codec.decode(body)))
+    assert state is not None
+    return state
+
+
+def fingerprint(engine: Engine, state: RunState) -> str:
+    """Return everything in a state as one digest: arrays do not compare."""
+    return codec.digest_of(
+        {
+            "document": run_document(engine, state, started=0.0, ended=None, model=None),
+            "at": state.at,
+            "without_broker": state.without_broker,
+            "frozen": {agent: list(rows) for agent, rows in state.frozen.items()},
+            "store": {
+                task: {agent: stored.answer_digest for agent, stored in answers.items()}
+                for task, answers in state.store.items()
+            },
+            "levels": [[level.digest, list(level.members), level.nullified] for level in state.levels],
+            "editions": [[each.digest, list(each.members)] for each in state.editions],
+            "attempts": dict(state.attempts),
+            "silent": sorted(state.silent),
+            "agents": {agent: offer.to_value() for agent, offer in state.agents.items()},
+            "contributors": list(state.domain_contributors),
+            "lost": dict(state.lost),
+            "model": None if state.model is None else state.model.to_document(),
+        }
+    )

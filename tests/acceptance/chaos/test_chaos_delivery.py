@@ -1,4 +1,4 @@
-"""Delivery over a real broker: large messages in parts, bounded queues, and reductions that take their time."""
+"""A coordinator whose reductions take their time, over a real broker, amid a flood."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from broker.paho_transport import PahoTransport
-from broker.port import Handlers, Link, Message
+from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
@@ -22,12 +22,13 @@ from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
 from lab.fleet import Fleet
 from schemas.envelope import Envelope
-from schemas.messages import CoordinatorState, Part
+from schemas.messages import CoordinatorState
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import DOMAIN, SOURCES, central_digest
 from tests.support.processes import eventually
 from tests.support.schedules import quiet
+from tests.support.transports import Client
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
@@ -40,27 +41,6 @@ def _with_tiny_scheme(add_schemes: Callable[[Path], None]) -> Iterator[None]:
     quiet()
     yield
     structlog.reset_defaults()
-
-
-class Tap:
-    """Sees every message of the fleet."""
-
-    def __init__(self, url: str) -> None:
-        self.messages: list[Message] = []
-        self._transport = PahoTransport(Link(url, "tap", session_expiry=0, max_message_bytes=1 << 20))
-        self._transport.subscribe(f"{TOPICS.prefix}#")
-        ready = threading.Event()
-        self._transport.start(Handlers(self.messages.append, ready.set, lambda _why: None))
-        assert ready.wait(10)
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        self._transport.publish(topic, payload)
-
-    def payloads(self, kind: str) -> list[bytes]:
-        return [each.payload for each in self.messages if TOPICS.parse(each.topic).kind == kind]
-
-    def stop(self) -> None:
-        self._transport.stop()
 
 
 class Cloud:
@@ -96,42 +76,7 @@ class Cloud:
         self._thread.join(10)
 
 
-@pytest.mark.parametrize(
-    ("limit", "brokers_limit", "padding"),
-    [pytest.param(128 * 1024, 1 << 20, 60_000, marks=pytest.mark.slow), (128 * 1024, 16 * 1024, 6_000)],
-    ids=["128 KiB", "16 KiB, told by the broker"],
-)
-def test_fleet_learns_over_messages_in_parts_when_they_are_larger_than_the_limit(
-    limit: int, brokers_limit: int, padding: int, tmp_path: Path
-) -> None:
-    broker = MosquittoProcess(tmp_path / "broker", max_message_bytes=brokers_limit)
-    broker.start()
-    tap = Tap(broker.url)
-    cloud = Cloud(broker.url, tmp_path / "coordinator", max_message_bytes=limit)
-    try:
-        with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", max_message_bytes=limit):
-            cloud.start_run("r1", rounds=3, padding=padding)
-            run = cloud.finish("r1")
-        record = cloud.record()
-        # These vehicles have no rows to score a version on, so the gate leaves it to an operator.
-        cloud.service.call(lambda core: core.models.promote("model", 1, ""))
-        eventually(lambda: tap.payloads("model-current"))
-    finally:
-        cloud.stop()
-        tap.stop()
-        broker.stop()
-    assert (run["outcome"], run["cohort"]) == ("finished", ["va", "vb", "vc"])
-    assert record.digest == central_digest(record)
-    longest = min(limit, brokers_limit)
-    assert max(len(message.payload) for message in tap.messages) <= longest + 4096 * (brokers_limit < limit)
-    parts = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("contribution")]
-    assert all(isinstance(body, Part) for body in parts)
-    assert len(parts) >= 3 * 3 * (8 * padding // longest), "three agents, three rounds, nothing left out"
-    assert len(tap.payloads("blob")) >= 3 * (8 * padding // longest), "requests travel in parts, too"
-    # What was needed for the open round only is gone again.
-    assert tap.payloads("request")[-1] == b""
-
-
+@pytest.mark.slow
 def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +93,10 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     monkeypatch.setattr(type(scheme.server), "reduce", lambda _self, state, parts: slowly(state, parts))
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
-    tap = Tap(broker.url)
+    tap = Client(PahoTransport(Link(broker.url, "tap", session_expiry=0)))
+    tap.transport.subscribe(TOPICS.coordinator_state())
+    tap.start()
+    eventually(lambda: tap.connects)
     monkeypatch.setattr("coordinator.process.service.QUEUE_MESSAGES", 100)
     cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2)
     try:
@@ -157,7 +105,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
             assert entered.wait(30)
             # Meanwhile somebody floods: what is above the bound is dropped, and costs neither memory nor the run.
             for _ in range(400):
-                tap.publish(TOPICS.contribution("stranger"), b"noise")
+                tap.transport.publish(TOPICS.contribution("stranger"), b"noise")
             eventually(lambda: cloud.service.metrics()["queue.dropped"] >= 250, seconds=10)
             assert cloud.service.metrics()["queue.messages"] <= 100
             run = cloud.finish("r1")
@@ -166,12 +114,12 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
         record = cloud.record()
     finally:
         cloud.stop()
-        tap.stop()
+        tap.transport.stop()
         broker.stop()
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     assert record.digest == central_digest(record)
     assert metrics["connected"] == 1, "the connection stood all the time"
-    states = [Envelope.from_bytes(payload, fleet="fleet").body for payload in tap.payloads("coordinator-state")]
+    states = [Envelope.from_bytes(each.payload, fleet="fleet").body for each in tap.messages]
     lives = [body.status for body in states if isinstance(body, CoordinatorState)]
     lived = lives[lives.index("up") :]  # before its birth a coordinator asks, with a "down", whether another one lives
     assert lived.count("down") <= 1, "the last will was never published; the goodbye at the end is no will"

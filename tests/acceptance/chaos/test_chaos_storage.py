@@ -1,14 +1,13 @@
-"""Full disks, torn records and two coordinators on one journal, through the real processes."""
+"""Full disks, through the real processes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -124,43 +123,3 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
     coordinator.end()
     record = record_of(tmp_path / "coordinator", "r1")
     assert record.digest == central_digest(record)
-
-
-def tear_record(state_dir: Path) -> None:
-    """Leave what a write that never ended may leave: a last record whose body is cut off."""
-    with contextlib.closing(sqlite3.connect(state_dir / "journal.sqlite")) as database:
-        database.execute(
-            "INSERT INTO records (run, kind, at, wall, body, checksum) "
-            "SELECT run, kind, at, wall, substr(body, 1, length(body) / 2), checksum FROM records "
-            "WHERE kind = 'answer' ORDER BY seq DESC LIMIT 1"
-        )
-        database.commit()
-
-
-def tear_log(state_dir: Path) -> None:
-    """Leave half a frame at the end of SQLite's write-ahead log."""
-    with (state_dir / "journal.sqlite-wal").open("ab") as log:
-        log.write(os.urandom(24 + 1000))
-
-
-@pytest.mark.parametrize("tear", [tear_record, pytest.param(tear_log, marks=pytest.mark.slow)])
-def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
-    tear: Callable[[Path], None], start: Start, broker: str, tmp_path: Path
-) -> None:
-    state_dir = tmp_path / "coordinator"
-    coordinator = start(state_dir)
-    with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
-        with coordinator.api() as api:
-            begin_run(api, spec("r1"), 2)
-        coordinator.kill()
-        tear(state_dir)
-        again = start(state_dir)
-        with again.api() as api:
-            mended = api.get("/api/metrics").json().get("journal.mended", 0)
-            run = ended(api, "r1")
-        assert again.end() == 0, again.logged()
-    assert mended == (1 if tear is tear_record else 0), "SQLite mends its own log"
-    assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
-    record = record_of(state_dir, "r1")
-    assert record.digest == central_digest(record)
-    assert set(answers_in(state_dir / "journal.sqlite").values()) == {1}

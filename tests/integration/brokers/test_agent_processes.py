@@ -29,6 +29,7 @@ def test_agent_says_that_it_is_down_when_terminated(coordinator, arguments, proc
     coordinator.wait_for(lambda: [state for state in coordinator.bodies(AgentState) if state.status == "down"])
 
 
+@pytest.mark.slow
 def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_goes_on(
     coordinator, arguments, processes, tmp_path
 ):

@@ -30,7 +30,10 @@ def vehicle(path: Path, seed: int, *, is_class: bool) -> Path:
     ("is_class", "says", "words"),
     [
         (False, "minutes = ", r"(a straight line was|no split said more than a straight line).*: error "),
-        (True, "minutes is mostly ", r"(one rule was|no split said more than one rule).*: Brier score "),
+        pytest.param(
+            *(True, "minutes is mostly ", r"(one rule was|no split said more than one rule).*: Brier score "),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["number", "class"],
 )

@@ -35,8 +35,6 @@ PAGES = {
     "sign-in": "/sign-in",
     "not-found": "/runs/none",
 }
-OFTEN = ("fleet", "run", "model", "forecast")
-"""Pages whose accessibility every run of the suite checks; the others' are slow."""
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
@@ -58,9 +56,7 @@ def opened(page: Page, there: World, name: str) -> None:
     assert answer.status == status(name)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow]) for name in PAGES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "model")) for name in PAGES])
 def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
     opened(page, there, name)
     page.evaluate(OPEN)
@@ -94,7 +90,7 @@ def test_hostile_texts_stay_texts_and_nobody_else_is_asked(there: World, page: P
             expect(page.locator("main")).to_contain_text("<script>document.title=")
 
 
-@pytest.mark.parametrize("name", ["run", "model", "week"])
+@pytest.mark.parametrize("name", ["run", *(pytest.param(name, marks=pytest.mark.slow) for name in ("model", "week"))])
 def test_report_is_the_page_as_one_file_that_loads_nothing_and_leads_nowhere(
     there: World, page: Page, tmp_path: Path, name: str
 ) -> None:

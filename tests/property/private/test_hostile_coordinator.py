@@ -226,7 +226,7 @@ class HostileCoordinator(RuleBasedStateMachine):
 
 
 TestHostileCoordinator = HostileCoordinator.TestCase
-TestHostileCoordinator.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestHostileCoordinator.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
 
 
 def test_search_finds_the_branching_attack() -> None:

@@ -277,11 +277,3 @@ def test_more_colluders_are_allowed_for_where_company_is_larger() -> None:
     group = Group()
     terms = replace(group.roster.terms, company=5)
     assert replace(group.roster, terms=terms).first().summed.honest == len(NAMES) - 3
-
-
-def test_text_where_numbers_are_asked_is_refused_by_name(state_dir: Path) -> None:
-    simulation = fleet(state_dir)
-    simulation.start_run(spec("fedavg_mlp", domain=None, features=["speed"], target="use"))
-    document = simulation.run_until_ended("r1", within=300.0)
-    assert document["outcome"] == "failed"
-    assert "refused: text-column" in document["reason"]

@@ -241,7 +241,7 @@ def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> A
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.data())
 def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under_the_record(
     name: str, data: st.DataObject
@@ -285,7 +285,7 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.data())
 def test_one_group_without_losses_learns_what_pooled_rows_would(name: str, data: st.DataObject) -> None:
     domain, parts, parameters = data.draw(fleets(name))
@@ -303,7 +303,7 @@ def test_one_group_without_losses_learns_what_pooled_rows_would(name: str, data:
     assert document_digest(outcome.model.to_document()) == document_digest(alone.model.to_document())
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: st.DataObject) -> None:
     _, parts, _ = data.draw(fleets("tree"))
@@ -334,7 +334,7 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
             assert (column >= variable.high - bin_width).sum() >= least
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
     domain, parts, _ = data.draw(fleets("tsk"))

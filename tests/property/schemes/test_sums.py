@@ -26,12 +26,8 @@ from glassfleet.numerics.statistics import (
 from glassfleet.schemes.fedga import SCHEME, FedgaParameters
 from glassfleet.schemes.tsk.clusters import (
     ClusterRows,
-    Moments,
-    change,
-    first_centres,
     fuzzy_c_means,
     grid_bits,
-    moments,
 )
 from glassfleet.simulation import federated
 from schemas.documents import document_digest
@@ -88,7 +84,7 @@ def _system(rng: np.random.Generator, n: int, k: int, bits: int = 30, *, deficie
     return gram[:-1, :-1], gram[:-1, -1], rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seeds, st.integers(2, 22), st.booleans())
 def test_solver_agrees_with_least_squares(seed, k, deficient):
     rng = np.random.default_rng(seed)
@@ -141,30 +137,6 @@ def test_centres_are_the_textbooks_up_to_the_grid(seed: int, n: int, d: int, k: 
     assert np.abs(centres - _textbook(rows.T, k, iterations)).max() < 1e-3
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_sums_of_agents_add_up_to_those_of_pooled_rows(data: Any) -> None:
-    n, d, k = (data.draw(st.integers(1, most)) for most in (200, 5, 6))
-    rows = _rows(data.draw(st.integers(0, 10**6)), n, d)
-    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    before, after = rng.random((2, k, d))
-    owner = rng.integers(0, 3, n)
-
-    def sums(part: Any) -> tuple[Moments, int]:
-        table = ClusterRows.of(part)
-        first, second = list(table.memberships(before)), list(table.memberships(after))
-        start = moments(table, table.memberships(first_centres(k, d, 5)), k)
-        both = moments(table, second, k)
-        return Moments(both.high + start.high, both.low + start.low), change(first, second)
-
-    whole, moved = sums(rows[:, rng.permutation(n)])
-    parts = [sums(rows[:, owner == agent]) for agent in range(3)]
-
-    assert np.array_equal(whole.high, sum(part.high for part, _ in parts))
-    assert np.array_equal(whole.low, sum(part.low for part, _ in parts))
-    assert moved == sum(part for _, part in parts)
-
-
 @pytest.mark.parametrize("d", [1, 2, 9, 16, 100, 4097])
 def test_distances_are_exact_for_any_number_of_columns(d: int) -> None:
     bits = grid_bits(d)
@@ -176,17 +148,6 @@ def test_distances_are_exact_for_any_number_of_columns(d: int) -> None:
     expected = [sum((int(z) - int(v)) ** 2 for z, v in zip(row, centre[0], strict=True)) for row in block[:d].T]
     assert (left @ block).ravel().tolist() == expected
     assert expected[1] + expected[0] <= 2**53
-
-
-def test_first_centres_are_spread_and_on_the_grid_and_go_by_the_seed() -> None:
-    centres = first_centres(400, 3, 1)
-    assert np.array_equal(centres * 2.0 ** grid_bits(3), np.rint(centres * 2.0 ** grid_bits(3)))
-    assert centres.min() >= 0.0
-    assert centres.max() <= 1.0
-    assert np.abs(centres.mean(axis=0) - 0.5).max() < 0.1
-    assert np.abs(centres.std(axis=0) - 12**-0.5).max() < 0.05
-    assert np.array_equal(centres, first_centres(400, 3, 1))
-    assert not np.array_equal(centres, first_centres(400, 3, 2))
 
 
 FEATURES = tuple(Variable(name=name, low=0.0, high=1.0) for name in "abcd")
@@ -209,7 +170,7 @@ def _fleet(sizes: list[int], classes: int, seed: int) -> tuple[Domain, dict[str,
     return domain, fleet
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any),
     classes=st.sampled_from([0, 2, 3]),

@@ -27,9 +27,8 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.engine.events import from_value, to_value
+from coordinator.engine.events import to_value
 from coordinator.runs.transaction import shortened
-from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
 from glassfleet.contract import catalogue
@@ -48,6 +47,7 @@ from glassfleet.simulation import central
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.messages import ContributionBody
+from tests.support.engine_bench import fingerprint, fold
 
 OFFER = Offer(frozenset({"tree", "frt"}), ("a", "b"), "y")
 NONCE = "7" * 32
@@ -295,29 +295,10 @@ class PrivateStage:
 
     def restart(self) -> None:
         """Go on from the journal; the state must be the same."""
-        folded: RunState | None = None
-        for body in self.journal:
-            folded, _ = self.engine.step(folded, from_value(codec.decode(body)))
-        assert folded is not None
-        assert self._fingerprint(folded) == self._fingerprint(self.state)
+        folded = fold(self.engine, self.journal)
+        assert fingerprint(self.engine, folded) == fingerprint(self.engine, self.state)
         assert _asked(folded) == _asked(self.state)
         self.state = folded
-
-    def _fingerprint(self, state: RunState) -> str:
-        return codec.digest_of(
-            {
-                "document": run_document(self.engine, state, started=0.0, ended=None, model=None),
-                "editions": [[each.digest, list(each.members)] for each in state.editions],
-                "store": {
-                    question: {agent: stored.answer_digest for agent, stored in answers.items()}
-                    for question, answers in state.store.items()
-                },
-                "levels": [[level.digest, list(level.members)] for level in state.levels],
-                "contributors": list(state.domain_contributors),
-                "lost": dict(state.lost),
-                "model": None if state.model is None else state.model.to_document(),
-            }
-        )
 
     def check_end(self) -> None:
         """Check what holds of every private run that has ended."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.engine import Answer, Engine, Offer, Publish, RunState, SendReceipt
-from coordinator.engine.events import from_value, to_value
+from coordinator.engine.events import to_value
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
@@ -27,7 +27,7 @@ from glassfleet.numerics.grids import Grid
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.messages import ContributionBody
-from tests.support.engine_bench import Play
+from tests.support.engine_bench import Play, fold
 from tests.support.sample_models import search
 
 RNG = np.random.default_rng(0)
@@ -214,11 +214,7 @@ def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
     document = run_document(Engine(), state, started=0.0, ended=1.0, model=None)
     assert document["far_out"] == [["v14", "100% of its rows lie outside the limits of 'load', 100% of 'speed'"]]
     assert document["max_rows_each"] == 1040
-    again: RunState | None = None
-    for event in drive.events:
-        read = from_value(codec.decode(codec.encode(to_value(event))))
-        again, _ = Engine().step(again, read)
-    assert again is not None
+    again = fold(Engine(), [codec.encode(to_value(event)) for event in drive.events])
     assert run_document(Engine(), again, started=0.0, ended=1.0, model=None) == document
 
 
@@ -236,10 +232,7 @@ def test_the_run_names_who_lies_about_the_target_by_what_the_others_would_gain(*
         assert state.harmful.without == pytest.approx(0.02, abs=0.01), "in the target's unit: the honest rows' noise"
         assert state.harmful.error > 0.05
         assert document["far_out"][0][1] == state.harmful.in_words("it")
-    again: RunState | None = None
-    for event in drive.events:
-        again, _ = Engine().step(again, from_value(codec.decode(codec.encode(to_value(event)))))
-    assert again is not None
+    again = fold(Engine(), [codec.encode(to_value(event)) for event in drive.events])
     assert again.harmful == state.harmful
 
 

@@ -160,7 +160,7 @@ SETS = [
 ]
 
 
-@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize(("scheme", "fleet"), SETS)
 def test_liar_is_named_and_its_first_version_is_not_current(

@@ -7,117 +7,85 @@ first three steps. Replays and restarts happen as with a tree, at a hundredth of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.messages import Contribution, Done, Next, State, Task
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.messages import Contribution, Done, Next, Task
+from glassfleet.contract.sums import SumScheme, ask, taken_up
+from glassfleet.contract.tasks import SchemeQuestion, read_task_head, task_errors, task_head
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.documents import RunParameters, document_of
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError, TaskError
+from schemas.errors import DocumentError
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class MedianParameters(RunParameters):
     rounds: int = Field(default=4, ge=1, le=20)
-    padding: int = Field(default=0, ge=0, le=1_000_000)
-    """Numbers added to every task and every answer, so that they need parts."""
 
 
-class Client:
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
-        del rng
-        if task.scheme != "federated_median" or task.kind != "below":
-            raise TaskError("not a question of this scheme")
-        domain = Domain.from_document(task.body["domain"])
-        below = int(np.count_nonzero(domain.scale_target(data.y) <= task.body["guess"]))
-        sums = {"rows": np.array([data.rows]), "below": np.array([below]), "padding": _noise(task, data.rows)}
-        return Contribution("below", data.rows, sums)
-
-
-class Server:
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
-        del seed
-        state = {
-            "rounds": parameters.rounds,
-            "padding": parameters.padding,
-            "domain": domain.to_document(),
-            "low": 0.0,
-            "high": 1.0,
-            "done": 0,
-        }
-        return Next(state, _task(state))
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        if contribution.kind != "below" or set(contribution.sums) != {"rows", "below", "padding"}:
-            raise ContributionError("expected two counts")
-        if not np.array_equal(contribution.sums["padding"], _noise(task, contribution.rows)):
-            raise ContributionError("the padding arrived damaged")
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        rows = sum(int(part.sums["rows"][0]) for part in contributions)
-        below = sum(int(part.sums["below"][0]) for part in contributions)
-        middle = (state["low"] + state["high"]) / 2
-        after = {**state, "done": state["done"] + 1, "high" if 2 * below >= rows else "low": middle}
-        if after["done"] == state["rounds"]:
-            parameters = {"rounds": state["rounds"], "padding": state["padding"]}
-            return Done(FederatedMedian(parameters, state["domain"], (after["low"] + after["high"]) / 2, rows))
-        return Next(after, _task(after))
-
-
-def _task(state: Mapping[str, Any]) -> Task:
-    noise = np.random.default_rng(state["done"]).integers(0, 2**62, state["padding"])
-    body = {
-        "domain": state["domain"],
-        "guess": (state["low"] + state["high"]) / 2,
-        "step": state["done"],
-        "padding": noise,
-    }
-    return Task("federated_median", "below", body)
-
-
-def _noise(task: Task, rows: int) -> Any:
-    """Numbers that cannot be compressed, of the task's own size, and known to both halves."""
-    rng = np.random.default_rng([task.body["step"], rows])
-    return rng.integers(0, 2**62, len(task.body["padding"]))
-
-
+@dataclass(frozen=True)
 class FederatedMedian:
-    scheme = "federated_median"
+    parameters: MedianParameters
+    domain: Domain
+    median: float
+    rows: int
+    """Makes every cohort's model a model of its own."""
 
-    def __init__(self, parameters: dict[str, int], domain: Any, median: float, rows: int) -> None:
-        self.parameters, self._domain, self.median, self.rows = parameters, domain, median, rows
+    scheme: str = "federated_median"
 
     def to_document(self) -> dict[str, Any]:
-        return {
-            "scheme": self.scheme,
-            "format": 1,
-            "parameters": self.parameters,
-            "domain": self._domain,
-            # The number of rows makes every cohort's model a model of its own.
-            "model": {"median": self.median, "rows": self.rows},
-        }
+        found = {"median": self.median, "rows": self.rows}
+        return document_of(self.scheme, 1, self.parameters, self.domain, found)
 
 
-class Scheme:
-    name = "federated_median"
-    title = "Federated median"
-    purpose: frozenset[Purpose] = frozenset({"regression"})
-    participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    Parameters = Parameters
-    client = Client()
-    server = Server()
+@dataclass(frozen=True)
+class MedianQuestion(SchemeQuestion):
+    low: float
+    high: float
+    done: int
 
-    abilities = Abilities(
-        equals_central=lambda _: True, cost=lambda _, rows: Cost(seconds=1e-6 * rows, megabytes=1e-4 * rows)
-    )
+    @property
+    def guess(self) -> float:
+        return (self.low + self.high) / 2
 
-    def exact(self, parameters: Any) -> Any:
-        return parameters
+    def to_task(self) -> Task:
+        place = {"low": self.low, "high": self.high, "done": self.done}
+        return Task("federated_median", self.kind, task_head(self.parameters, self.domain) | place)
 
 
-SCHEME = Scheme()
+class MedianScheme(SumScheme[MedianQuestion]):
+    name, title, purpose, kinds = "federated_median", "Federated median", frozenset({"regression"}), ("below",)
+    Parameters = MedianParameters
+
+    def first(self, parameters: Any, domain: Domain, seed: int) -> Next:
+        return ask(MedianQuestion("below", parameters, domain, 0.0, 1.0, 0), {})
+
+    def read(self, task: Task) -> MedianQuestion:
+        head = read_task_head(task, self.name, self.kinds, MedianParameters)
+        with task_errors():
+            return MedianQuestion(*head, task.body["low"], task.body["high"], task.body["done"])
+
+    def shapes(self, question: MedianQuestion) -> Mapping[str, tuple[int, ...]]:
+        return {"below": (1,)}
+
+    def answer(self, question: MedianQuestion, data: Dataset) -> Contribution:
+        below = np.count_nonzero(question.domain.scale_target(data.y) <= question.guess)
+        return Contribution("below", data.rows, {"below": np.array([below])})
+
+    def step(self, question: MedianQuestion, memory: Any, contributions: Sequence[Contribution]) -> Next | Done:
+        rows, sums, memory = taken_up(memory, contributions, self.max_rows(question.parameters))
+        is_below = 2 * int(sums["below"][0]) >= rows
+        low, high = (question.low, question.guess) if is_below else (question.guess, question.high)
+        after = replace(question, low=low, high=high, done=question.done + 1)
+        if after.done < question.parameters.rounds:
+            return ask(after, memory)
+        return Done(FederatedMedian(question.parameters, question.domain, after.guess, rows), memory)
+
+    def from_document(self, document: Mapping[str, Any]) -> Any:
+        raise DocumentError("nobody reads it: these vehicles have no test rows")
+
+
+SCHEME = MedianScheme()

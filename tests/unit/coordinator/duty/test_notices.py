@@ -76,7 +76,7 @@ def test_what_was_told_is_not_told_again_because_a_new_coordinator_has_yet_to_me
     assert [life.at(now, FAR) for now in (LASTS + 2, 2 * DAY, 4 * DAY)] == [[], [], []]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.floats(1.0, 10 * HOUR), st.sets(st.sampled_from([FAR, FAILED])), st.booleans())))
 def test_no_cause_is_told_twice_a_day_whatever_comes_and_goes(steps: list[tuple[float, set[Key], bool]]) -> None:
     life, now, last = Life(), 0.0, dict[Key, float]()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,109 +12,35 @@ import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from coordinator.engine import OpenRound
-from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.accounts import TOLD, Disclosures, numbers_in, told
-from edge_agent.session.events import RequestSeen
-from edge_agent.session.private import PrivateAnswers
-from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution
 from glassfleet.errors import PrivacyError
-from glassfleet.private.ledger import Limits, row_hashes
+from glassfleet.private.ledger import row_hashes
 from schemas import codec
 from schemas.envelope import Envelope, frames_for_request
 from schemas.errors import DataError, StorageError
-from schemas.messages import ContributionBody
+from schemas.messages import ContributionBody, Request
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
-from tests.support.privacy.private_bench import PrivateStage, rows_of, scheme_of
-from tests.support.privacy.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
+from tests.support.privacy.private_victim import (
+    FRT,
+    SECRET,
+    Victim,
+    dataset,
+    domain_task,
+    first_task,
+    keys_task,
+    seen,
+    terms_of,
+)
 
-AGENTS = [f"v{number:02d}" for number in range(11)]
-TOPICS = Topics("fleet")
-LIMITS = Limits(least_rows=1)
-
-
-def request_of(asked: OpenRound) -> RequestSeen:
-    groups = [each.body for each in asked.groups] or None
-    request = asked.request.model_copy(update={"private": groups})
-    return RequestSeen(asked.run, request, asked.task)
-
-
-class OneVehicle:
-    """Vehicle v00 with its files; the others of the run are simulated."""
-
-    def __init__(self, folder: Path, run: str = "r1", stage: PrivateStage | None = None, **options: Any) -> None:
-        self.folder, self.run, self.options = folder, run, options
-        self.secret = b"s" * 32
-        folder.mkdir(exist_ok=True)
-        self.stage = stage or PrivateStage(AGENTS, run=run, parameters={"max_depth": 1, "n_sets": 2}, nonce="7" * 32)
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin again with what is on the disk."""
-        self.snapshots = Snapshots(self.folder / "runs", self.secret)
-        options = {
-            "limits": LIMITS,
-            "choice": "allowed",
-            "verifier": None,
-            "snapshots": self.snapshots,
-            "tests": lambda: rows_of("v00"),
-            **self.options,
-        }
-        self.private = PrivateAnswers(TOPICS, "v00", self.folder, self.secret, **options)
-
-    def respond(self, asked: OpenRound | None = None) -> ContributionBody:
-        """Answer as the agent does: check, compute, mask."""
-        asked = asked or self.stage.requests[-1]
-        request = request_of(asked)
-        self.private.heard(self.run)
-        self.private.choose(request)
-        rows = self.private.rows(request, rows_of("v00"))
-        snapshot = self.snapshots.of_run(self.run, rows)
-        self.private.check(request, snapshot, rows)
-        if asked.phase == "pairing":
-            return self.private.announce(request, snapshot)
-        given = scheme_of(asked.task).client.contribute(asked.task, snapshot.data, None)
-        return self.private.masked(request, snapshot, given)
-
-    def give(self, body: ContributionBody) -> None:
-        """Hand an answer to the coordinator; the message of an announcement is what the others will read."""
-        changes: dict[str, Any] = {"contribution": body.contribution, "data_digest": body.data_digest}
-        vehicle = self.stage.vehicles["v00"]
-        if body.contribution["kind"] == "keys":
-            message = Envelope(fleet="fleet", agent="v00", run=self.run, body=body).to_bytes()
-            values = {**Contribution.from_value(body.contribution).values, "message": message}
-            changes["contribution"] = Contribution("keys", 0, values=values).to_value()
-        event = vehicle.answer(0.0, self.stage.requests[0])
-        assert event is not None
-        changes["task_digest"] = body.task_digest
-        assert self.stage.send(type(event)(**{**vars(event), **changes}))[0].startswith("accepted")
-
-    def pair(self) -> None:
-        """Announce this vehicle and the others."""
-        self.give(self.respond())
-        for agent in AGENTS[1:]:
-            vehicle = self.stage.vehicles[agent]
-            own = vehicle.own.to_value()
-            contribution = Contribution("keys", 0, values={name: own[name] for name in ANNOUNCED})
-            digest = self.stage.requests[0].task_digest
-            body = ContributionBody(
-                task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=contribution.to_value()
-            )
-            message = Envelope(fleet="fleet", agent=agent, run=self.run, body=body).to_bytes()
-            self.stage.answer(agent, values={"message": message})
-        assert self.stage.phase == "domain"
-
-    @property
-    def path(self) -> Path:
-        return self.folder / "runs" / self.run
+RUN = Path("runs", "r1")
 
 
 @pytest.fixture
-def vehicle(tmp_path: Path) -> OneVehicle:
-    return OneVehicle(tmp_path / "v00")
+def victim(tmp_path: Path) -> Victim:
+    return Victim(tmp_path / "v00")
 
 
 def as_bytes(body: ContributionBody) -> bytes:
@@ -124,112 +48,102 @@ def as_bytes(body: ContributionBody) -> bytes:
     return codec.encode(body.model_dump())
 
 
-def refuses(code: str, act: Callable[[], Any]) -> None:
-    with pytest.raises(PrivacyError) as caught:
-        act()
-    assert caught.value.code == code, str(caught.value)
+def refused(code: str) -> Any:
+    return pytest.raises(PrivacyError, match=f"^{code}: ")
 
 
-def test_answers_are_the_same_bytes_after_a_restart_between_any_two_steps(vehicle: OneVehicle) -> None:
-    announced = as_bytes(vehicle.respond())
-    vehicle.restart()
-    assert as_bytes(vehicle.respond()) == announced
-    vehicle.pair()
-    before = {name: (vehicle.path / name).read_bytes() for name in ("chain", "key")}
-    masked = as_bytes(vehicle.respond())
-    vehicle.restart()
-    assert as_bytes(vehicle.respond()) == masked
+def test_answers_are_the_same_bytes_after_a_restart_between_any_two_steps(victim: Victim) -> None:
+    terms, path = terms_of(), victim.folder / RUN
+    announced = victim.announce(terms)
+    victim.restart()
+    assert as_bytes(victim.announce(terms)) == as_bytes(announced)
+    request = victim.request(terms, victim.founders(terms, announced), first_task(terms))
+    before = {name: (path / name).read_bytes() for name in ("chain", "key")}
+    masked = as_bytes(victim.answer(terms, request))
+    victim.restart()
+    assert as_bytes(victim.answer(terms, request)) == masked
     # Killed after the chain was written and before the ledger, or before both.
-    (vehicle.path / "chain").write_bytes(before["chain"])
-    vehicle.restart()
-    assert as_bytes(vehicle.respond()) == masked
-    assert (vehicle.path / "key").read_bytes() == before["key"]
+    (path / "chain").write_bytes(before["chain"])
+    victim.restart()
+    assert as_bytes(victim.answer(terms, request)) == masked
+    assert (path / "key").read_bytes() == before["key"]
 
 
-def test_vehicle_that_was_killed_before_its_chain_was_written_announces_another_key(vehicle: OneVehicle) -> None:
-    first = vehicle.respond()
-    (vehicle.path / "chain").unlink()
-    vehicle.restart()
-    assert vehicle.respond().contribution != first.contribution
+def test_vehicle_that_was_killed_before_its_chain_was_written_announces_another_key(victim: Victim) -> None:
+    first = victim.announce(terms_of())
+    (victim.folder / RUN / "chain").unlink()
+    victim.restart()
+    assert victim.announce(terms_of()).contribution != first.contribution
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short")])
-def test_rows_without_their_key_are_refused_by_name_and_nothing_is_announced(vehicle: OneVehicle, damage: Any) -> None:
-    vehicle.respond()
-    damage(vehicle.path / "key")
-    vehicle.restart()
-    refuses("damaged", vehicle.respond)
-    shutil.rmtree(vehicle.folder)
-    vehicle = OneVehicle(vehicle.folder)
-    vehicle.pair()
-    damage(vehicle.path / "key")
-    vehicle.restart()
-    refuses("damaged", vehicle.respond)
+def test_rows_without_their_key_are_refused_by_name_and_nothing_is_announced(victim: Victim, damage: Any) -> None:
+    terms, founders = victim.met()
+    damage(victim.folder / RUN / "key")
+    victim.restart()
+    with refused("damaged"):
+        victim.announce(terms)
+    with refused("damaged"):
+        victim.answer(terms, victim.request(terms, founders, first_task(terms)))
 
 
-def test_key_without_its_rows_is_refused_when_the_rows_are_others_now(vehicle: OneVehicle, tmp_path: Path) -> None:
-    vehicle.pair()
-    (vehicle.path / "rows.npz").unlink()
-    vehicle.restart()
-    snapshot = vehicle.snapshots.of_run("r1", rows_of("v01"))
-    refuses(
-        "not-member",
-        lambda: vehicle.private.check(request_of(vehicle.stage.requests[-1]), snapshot, rows_of("v01")),
-    )
+def test_key_without_its_rows_is_refused_when_the_rows_are_others_now(victim: Victim) -> None:
+    terms, founders = victim.met()
+    (victim.folder / RUN / "rows.npz").unlink()
+    victim.data = dataset(7)
+    victim.restart()
+    with refused("not-member"):
+        victim.answer(terms, victim.request(terms, founders, first_task(terms)))
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff", codec.encode({"own": 1}), codec.encode([])])
-@pytest.mark.parametrize("name", ["chain", "ledger"])
+@pytest.mark.parametrize("name", [RUN / "chain", "ledger"], ids=["chain", "ledger"])
 def test_damaged_record_is_refused_by_name_and_the_end_of_the_run_still_comes(
-    vehicle: OneVehicle, name: str, damage: bytes
+    victim: Victim, name: Any, damage: bytes
 ) -> None:
-    vehicle.pair()
-    path = vehicle.folder / "ledger" if name == "ledger" else vehicle.path / name
+    terms, founders = victim.met()
+    path = victim.folder / name
     path.write_bytes(damage)
-    vehicle.restart()
-    refuses("damaged", vehicle.respond)
-    vehicle.private.end("r1")
+    victim.restart()
+    with refused("damaged"):
+        victim.answer(terms, victim.request(terms, founders, first_task(terms)))
+    victim.private.end("r1")
     assert path.read_bytes() == damage, "nothing is overwritten that might tell what was answered"
 
 
-def test_vehicle_that_lost_its_folder_is_refused_by_itself_and_by_the_coordinator(vehicle: OneVehicle) -> None:
-    vehicle.pair()
-    shutil.rmtree(vehicle.folder)
-    vehicle = OneVehicle(vehicle.folder, stage=vehicle.stage)
-    vehicle.secret = b"t" * 32
-    vehicle.restart()
-    refuses("not-member", vehicle.respond)
-    again = vehicle.respond(vehicle.stage.requests[0])  # asked for its key again it has another one
-    refuses("not-member", vehicle.respond)
-    event = vehicle.stage.sent[0]
-    assert event.contribution != again.contribution
+def test_vehicle_that_lost_its_folder_is_refused_by_itself_and_has_another_key(victim: Victim) -> None:
+    terms = terms_of()
+    first = victim.announce(terms)
+    request = victim.request(terms, victim.founders(terms, first), first_task(terms))
+    shutil.rmtree(victim.folder)
+    victim.folder.mkdir()
+    victim.restart()
+    with refused("not-member"):
+        victim.answer(terms, request)
+    assert victim.announce(terms).contribution != first.contribution
+    with refused("not-member"):
+        victim.answer(terms, request)
 
 
 def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_others_than_training_rows(
-    tmp_path: Path,
+    victim: Victim,
 ) -> None:
-    vehicle = OneVehicle(tmp_path / "v00", tests=lambda: rows_of("tests"))
-    tests = row_hashes(vehicle.secret, rows_of("tests"))
-    training = row_hashes(vehicle.secret, rows_of("v00"))
-    vehicle.pair()
-    while vehicle.stage.phase != "finished":
-        vehicle.give(vehicle.respond())
-        [noted] = vehicle.private.files.ledger().answered
+    victim.tests = dataset(9, rows=10)
+    tests, training = (row_hashes(SECRET, each) for each in (victim.tests, victim.data))
+    terms, founders = victim.met()
+    for task in (domain_task(terms), first_task(terms)):
+        victim.frozen("r1", victim.request(terms, founders, task))
+        [noted] = victim.private.files.ledger().answered
         assert np.array_equal(noted.rows.training, training)
         assert np.array_equal(noted.rows.tests, tests)
-        vehicle.stage.answer(*AGENTS[1:])
     assert not np.isin(tests, training).any()
 
 
-def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:
-    vehicle.pair()
-    asked = request_of(vehicle.stage.requests[-1])
-    openly = replace(asked, request=asked.request.model_copy(update={"private": None}))
-    refuses("not-private", lambda: vehicle.private.choose(openly))
-
-
-def test_vehicle_with_few_rows_is_no_company_for_others(tmp_path: Path) -> None:
-    refuses("no-rows", OneVehicle(tmp_path / "v00", limits=Limits()).respond)
+def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(victim: Victim) -> None:
+    terms, _ = victim.met()
+    task = first_task(terms)
+    with refused("not-private"):
+        victim.private.choose(seen("r1", Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)))
 
 
 def unreadable() -> Source:

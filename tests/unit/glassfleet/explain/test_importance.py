@@ -78,7 +78,7 @@ def shapley(model: Any, rows: Dataset, background: Dataset) -> Floats:
     return np.asarray(np.abs(shares / 40).mean(axis=0))
 
 
-@pytest.mark.parametrize("names", [SHIPPED, REAL], ids=["shipped", "real"])
+@pytest.mark.parametrize("names", [SHIPPED, pytest.param(REAL, marks=pytest.mark.slow)], ids=["shipped", "real"])
 def test_order_of_inputs_is_that_of_permutation_importance_and_of_shapley_values(names: tuple[str, ...]) -> None:
     agree = []
     for name in names:

@@ -14,6 +14,7 @@ from glassfleet.private import chain
 from glassfleet.private.between import Apart, apart
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.totals import Member, Total, singled_out
+from glassfleet.private.words import protection
 
 FLEET = [f"v{number:02d}" for number in range(15)]
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
@@ -151,7 +152,7 @@ def refusals(founders: Iterable[Announcement], totals: Sequence[Total]) -> list[
     return result
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories(), st.data())
 def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
     history: tuple[list[Total], list[Announcement]], data: st.DataObject
@@ -175,3 +176,13 @@ def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
         assert not refusals(left, totals)
     if len(there) >= TERMS.floor:
         assert bool(result.reasons) == bool(refusals(there, totals))
+
+
+RUN = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 2, "vehicles": 12, "rows": 900}
+
+
+def test_inputs_without_slopes_are_named_and_many_are_counted() -> None:
+    assert "slope" not in protection(RUN)
+    some, many = (protection({**RUN, "without_slopes": [f"x{n}" for n in range(count)]}) for count in (2, 11))
+    assert some.endswith("; rules have no slopes of x0, x1, as rows are alike there or in the target, or too few")
+    assert "of x0, x1, x2, x3, x4, x5, x6, x7 and 3 more, as" in many

@@ -309,13 +309,6 @@ def test_a_ledger_keeps_the_newest_runs_whose_rows_are_gone_as_they_may_come_bac
     assert forgotten.forget(rows_from(500)) is forgotten
 
 
-def test_what_is_noted_twice_is_nothing_new() -> None:
-    chain = admit(begun(), task())
-    kept = ledger().note(chain, ROWS)
-    assert kept.note(chain, ROWS) is kept
-    assert kept.asked(answered(chain, "question", np.zeros(1, dtype=np.uint64)), ROWS) is kept
-
-
 def test_a_vehicle_passes_on_what_founders_answered_and_not_what_they_heard_themselves() -> None:
     first, second = total(*IDS, "w1", "w2", "w3"), total(*IDS, "x1", "x2", "x3")
     founder = replace(FOUNDERS[3], heard=(second.digest,))
@@ -323,14 +316,6 @@ def test_a_vehicle_passes_on_what_founders_answered_and_not_what_they_heard_them
     assert set(chain.known) == {first, second}, "they are looked at together"
     stands = ledger().note(chain, ROWS).stands(ROWS, "tag", "", "later")
     assert (stands["totals"], stands["heard"]) == ((ROSTER.first().total.digest,), (first.digest,))
-
-
-def test_a_damaged_ledger_is_malformed() -> None:
-    with pytest.raises(WireError, match="malformed: ledger"):
-        Ledger.from_value({"answered": [{}]})
-    value = ledger().note(begun(total(*IDS, "w1", "w2", "w3")), ROWS).to_value()
-    with pytest.raises(WireError, match="malformed: ledger"):
-        Ledger.from_value({**value, "totals": []})
 
 
 def test_a_total_that_several_runs_know_is_on_the_disk_once() -> None:

@@ -340,7 +340,7 @@ def test_what_is_no_sum_is_refused_with_a_reason() -> None:
 
 SMALL: dict[str, dict[str, Any]] = {
     "frt": {"max_depth": 2},
-    "tree": {"max_rules": 6},
+    "tree": {"max_rules": 2},
     "tsk": {"n_clusters": 6, "max_rounds": 4},
     "frbc": {},
 }

@@ -65,7 +65,7 @@ def families(draw: st.DrawFn) -> list[frozenset[Member]]:
     return result
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(families(), st.integers(2, 4))
 def test_search_agrees_with_one_that_tries_all_few(sets: list[frozenset[Member]], company: int) -> None:
     *earlier, last = sets
@@ -152,7 +152,7 @@ def test_search_of_many_runs_of_a_large_group_ends_in_time(monkeypatch: pytest.M
     assert singled_out([*sets, total(names[1:])], 3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=5), st.integers(1, 4))
 def test_few_rows_are_told_of_where_some_combination_is_about_them(sets: list[set[int]], least: int) -> None:
     *earlier, last = [{str(row) for row in each} for each in sets]

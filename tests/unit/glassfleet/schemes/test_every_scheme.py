@@ -47,7 +47,7 @@ def _quiet() -> Iterator[None]:
 def source(path: Path, seed: int, *, labels: bool) -> Source:
     rng = np.random.default_rng(seed)
     lines = ["a,b,y,split"]
-    for number, (a, b) in enumerate(rng.random((120, 2)).tolist()):
+    for number, (a, b) in enumerate(rng.random((60, 2)).tolist()):
         target = ("high" if a + b > 1 else "low") if labels else f"{2 * a + (b > 0.5):.4f}"
         lines.append(f"{a:.4f},{b:.4f},{target},{'test' if number % 4 == 0 else 'train'}")
     path.write_text("\n".join(lines) + "\n")

@@ -161,23 +161,6 @@ def test_levels_of_many_categories_and_classes_follow_the_means_of_all_classes()
     assert line == find_levels(counts.sum(axis=1), counts, 1.0)
 
 
-def test_levels_follow_the_means_when_there_are_many_categories(scheme: Any) -> None:
-    shops = tuple(f"shop {number:03}" for number in range(MOST_TOGETHER + 1))
-    features = (HOUSES.features[0], Variable(name="shop", low=0.0, high=len(shops) - 1.0, categories=shops))
-    domain = HOUSES.model_copy(update={"features": features})
-    rng = np.random.default_rng(4)
-    X = np.column_stack([rng.uniform(30.0, 200.0, 3000), rng.integers(0, len(shops), 3000)])
-    y = 5.0 * X[:, 0] + np.where(X[:, 1] < 100, 300.0, 0.0)
-    parts = {f"v{i}": Dataset(("area", "shop"), "price", X[i::3], y[i::3]) for i in range(3)}
-    exact = scheme.Parameters(min_rows=1)
-    fleet = federated(scheme, exact, domain, parts).model
-    assert (
-        fleet.to_document()
-        == central(scheme, exact, domain, Dataset(("area", "shop"), "price", X, y)).model.to_document()
-    )
-    assert np.sqrt(np.mean((fleet.predict(X) - y) ** 2)) < 60.0
-
-
 @pytest.mark.parametrize("bins", [32, 64])
 @pytest.mark.parametrize("line", [(0.0, 0.0), (0.4, 0.0, 1.0), (0.0, 0.0, 1 / 256, 0.2, 0.4, 0.6, 0.8, 1.0)])
 def test_each_two_neighbouring_levels_have_one_ramp_between_them(bins: int, line: tuple[float, ...]) -> None:

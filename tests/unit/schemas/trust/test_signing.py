@@ -55,7 +55,7 @@ def test_sealed_message_is_still_the_same_envelope():
     assert split(SEALED) == (envelope().to_bytes(), opened.signature)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(position=st.integers(0, len(SEALED) - 1), flip=st.integers(1, 255))
 def test_verifier_refuses_a_message_in_which_any_byte_was_changed(position, flip):
     changed = bytearray(SEALED)
@@ -64,7 +64,7 @@ def test_verifier_refuses_a_message_in_which_any_byte_was_changed(position, flip
         CA.verifier().open(TOPIC, bytes(changed), WRITERS)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_verifier_raises_nothing_but_wire_errors_when_the_bytes_are_garbage(head, tail):
     cut = len(SEALED) // 2
@@ -211,7 +211,7 @@ def test_verifier_refuses_a_certificate_that_is_not_written_in_the_one_way_of_de
         CA.verifier().owner(certificate[:-65] + b"\x01" + certificate[-64:])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(position=st.integers(0, 200), value=st.integers(0, 255))
 def test_verifier_raises_nothing_but_wire_errors_when_a_certificate_is_garbage(position, value):
     certificate = bytearray(SIGNER.certificate)

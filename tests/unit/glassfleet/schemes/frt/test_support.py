@@ -17,7 +17,6 @@ from glassfleet.schemes.frt import SCHEME, FrtParameters
 from glassfleet.schemes.frt.messages import FrtQuestion, read_task
 from glassfleet.schemes.frt.support import answer_leaves
 from glassfleet.schemes.frt.tree import FrtTree, reach_leaves
-from glassfleet.simulation import central
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -147,16 +146,6 @@ def test_values_of_equal_rows_are_counted_once() -> None:
     counts = answer(first, twice)["rows"]
     assert (counts == answer(first, once)["rows"]).all()
     assert (counts.sum(axis=1) == 400).all()
-
-
-@pytest.mark.parametrize("depth", [0, 2])
-def test_run_with_support_learns_and_replays_from_its_record(depth: int) -> None:
-    parameters, data = SUPPORTED.model_copy(update={"max_depth": depth}), rows(2000)
-    outcome = central(SCHEME, parameters, DOMAIN, data)
-    assert float(np.std(outcome.model.predict(data.X) - data.y)) < (0.3 if depth == 0 else 0.2)
-    assert outcome.summary["reference"] == pytest.approx(dict(zip(NAMES, data.X.mean(axis=0), strict=True)), abs=0.05)
-    again = central(SCHEME, parameters, DOMAIN, data, withheld=outcome.summary["withheld"])
-    assert again.model.to_document() == outcome.model.to_document()
 
 
 @pytest.mark.parametrize(

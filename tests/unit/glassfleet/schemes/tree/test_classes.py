@@ -20,7 +20,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import discover
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.model.rules import Consequent, Slope
-from glassfleet.numerics.softmax import LEAST, exponential, probabilities
+from glassfleet.numerics.softmax import probabilities
 from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, TreeParameters
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.newton import _solved
@@ -60,12 +60,6 @@ def learned() -> FuzzyClassTree:
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
-
-
-def test_exponential_is_that_of_the_library_to_a_few_last_places() -> None:
-    x = np.concatenate([np.linspace(LEAST, 0.0, 100_001), [-1e-300, -0.0]])
-    assert exponential(x) == pytest.approx(np.exp(x), rel=4 * 2**-52)
-    assert exponential(np.array([-1e9]))[0] == exponential(np.array([LEAST]))[0]
 
 
 def test_probabilities_add_up_and_of_two_classes_the_first_has_the_score_zero() -> None:
@@ -300,36 +294,6 @@ def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
 
 
 # --- what travels ---------------------------------------------------------------------------------------------------
-
-
-def questions(data: Dataset) -> dict[str, TreeQuestion]:
-    """Return the last question of each kind."""
-    result: dict[str, TreeQuestion] = {}
-    federated(SCHEME, EXACT, DOMAIN, {"v": data}, listen=lambda task, _: result.update({task.kind: read_task(task)}))
-    return result
-
-
-def test_vehicle_sums_what_the_equations_say() -> None:
-    data, _ = rows(500)
-    asked = questions(data)
-    assert list(asked) == ["levels", "scan", "bins", "ramps", "newton"]
-    sums = SCHEME.client.contribute(asked["levels"].to_task(), data, np.random.default_rng(0)).sums
-    is_second, of_category = data.y == DOMAIN.classes[1], data.X[:, 1] == 1
-    assert sums["categories"][1, :2].tolist() == [of_category.sum(), (of_category & is_second).sum() << 20]
-    question = asked["newton"]
-    sums = SCHEME.client.contribute(question.to_task(), data, np.random.default_rng(0)).sums
-    inputs = domain_inputs(question, data)
-    z = np.vstack([np.ones(500), inputs[list(question.regressors)]])
-    assert question.coefficients is not None
-    reached, leaves = degrees(question.tree, inputs), question.tree.leaves
-    assert len(leaves) > 1
-    lines = zip(leaves, question.coefficients[:, 0], strict=True)
-    p = 1.0 / (1.0 + np.exp(-sum(reached[leaf] * (line @ z) for leaf, line in lines)))  # by all leaves together
-    for at, leaf in enumerate(leaves):
-        curvature = (z * reached[leaf] * np.maximum(p * (1 - p), 1e-5)) @ z.T
-        assert sums["squares"][at, 0] / 2.0**40 == pytest.approx(curvature[np.triu_indices(len(z))], abs=2e-3)
-        assert sums["expected"][at, 0] / 2.0**40 == pytest.approx(z @ (reached[leaf] * p), abs=2e-3)
-        assert sums["observed"][at, 0] / 2.0**40 == pytest.approx(z @ (reached[leaf] * (data.y == "yes")), abs=2e-3)
 
 
 def test_condensed_rows_have_the_texts_of_their_group() -> None:

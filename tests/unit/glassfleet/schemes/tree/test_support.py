@@ -11,7 +11,7 @@ import pytest
 
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.errors import ContributionError, TaskError
+from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.layout import DRAWN, DRAWS, draws
@@ -32,8 +32,6 @@ from glassfleet.schemes.tree.support import (
     slices_of,
 )
 from glassfleet.schemes.tree.tree import Split, Tree
-from glassfleet.simulation import central, federated
-from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -311,40 +309,6 @@ def test_bands_have_the_draws_that_their_counts_were_about() -> None:
         assert about_bands(asked, line, place)[: len(about)] == about
 
 
-# --- whole runs -----------------------------------------------------------------------------------------------------
-
-
-def test_run_with_support_learns_and_replays_from_its_record() -> None:
-    data = rows(3000)
-    outcome = central(SCHEME, SUPPORTED, DOMAIN, data)
-    assert float(np.std(outcome.model.predict(data.X) - data.y)) < 0.04
-    assert outcome.summary["held_out"] == 0
-    again = central(SCHEME, SUPPORTED, DOMAIN, data, withheld=outcome.summary["withheld"])
-    assert again.model.to_document() == outcome.model.to_document()
-
-
-def test_new_leaves_are_counted_by_the_bands_of_the_leaf_above() -> None:
-    heard: list[TreeQuestion] = []
-    fleet = {"v1": rows(3000)}
-    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(TreeQuestion.from_task(task)))
-    above: dict[str, np.ndarray[Any, Any]] = {}  # by path, as other leaves have other numbers once a split is not made
-    compared = 0
-
-    def path(asked: TreeQuestion, leaf: int) -> str:
-        return str([(split.ramp, upper) for split, upper in asked.tree.path(leaf)])
-
-    for asked in heard:
-        if asked.kind == "bands":
-            above |= {path(asked, leaf): asked.kept[line] for line, leaf in enumerate(asked.leaves)}
-        elif asked.kind == SUPPORT and asked.leaves == (0,):
-            assert asked.counted.all()
-        elif asked.kind == SUPPORT:
-            for line, leaf in enumerate(asked.leaves):
-                assert (asked.counted[line] == above[path(asked, asked.tree.parent(leaf))]).all()
-                compared += 1
-    assert compared > 5
-
-
 def test_leaves_and_bands_hold_twice_as_many_rows_as_they_have_sums_with_other_draws() -> None:
     assert ONE.least_rows == 6  # a sum for the band of each of three leaves on the path
     assert replace(of_bins(leaves=(3,), features=(0, 1, 2)), parameters=SUPPORTED).least_rows == 6
@@ -378,49 +342,6 @@ def test_editions_whose_counts_end_at_other_numbers_are_not_compared() -> None:
     assert filled_bands(after, counted(ONE, after, (deep, before))) == [6, 6]
     assert filled_bands(after, counted(ONE, after, (ONE, before))) == [6, 6]
     assert filled_bands(after, counted(ONE, after, (ONE, bins((3, 9), (40, 9))))) == [12]
-
-
-def test_record_of_another_run_is_refused() -> None:
-    withheld = central(SCHEME, SUPPORTED, DOMAIN, rows(3000)).summary["withheld"]
-    with pytest.raises(UsageError, match="has 2 decisions: it is of another run"):
-        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[:2])
-    with pytest.raises(UsageError, match="does not fit what this one asks"):
-        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[1:])
-
-
-def test_input_with_one_value_in_most_rows_is_no_column_of_products() -> None:
-    data = rows(2000)
-    X = data.X.copy()
-    X[:1100, 2] = 0.0
-    heard: list[Task] = []
-    fleet = {"v1": Dataset(NAMES, "y", X, data.y)}
-    outcome = federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
-    assert {tuple(task.body["regressors"]) for task in heard if "regressors" in task.body} == {(0, 1)}
-    assert outcome.summary["without_slopes"] == ["c"]
-
-
-@pytest.mark.parametrize(("count", "regressors"), [(19, 1), (20, 2), (29, 2), (30, 3)])
-def test_rows_are_twice_as_many_as_products_of_columns(count: int, regressors: int) -> None:
-    heard: list[Task] = []
-    fleet = {"v1": rows(count)}
-    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
-    assert {len(task.body["regressors"]) for task in heard if "regressors" in task.body} == {regressors}
-
-
-def test_splits_have_different_ramps() -> None:
-    model = central(SCHEME, SUPPORTED, DOMAIN, rows(6000)).model
-    ramps = [split.ramp for split in model.tree.splits]
-    assert len(set(ramps)) == len(ramps) > 5
-
-
-def test_fleet_of_fewer_rows_than_support_ends_with_a_reason() -> None:
-    with pytest.raises(RunFailedError, match=r"fewer than 700 rows in .*ask for less support"):
-        central(SCHEME, TreeParameters(min_rows=1, support=700), DOMAIN, rows())
-
-
-def test_few_rows_and_constant_targets_make_one_rule() -> None:
-    for data in (rows(9), Dataset(NAMES, "y", rows().X, np.full(600, 0.5))):
-        assert len(central(SCHEME, SUPPORTED, DOMAIN, data).model.rules()) == 1
 
 
 # --- what cannot be true --------------------------------------------------------------------------------------------
@@ -458,12 +379,3 @@ def test_questions_of_one_course_are_not_asked_in_the_other() -> None:
             TreeQuestion.from_task(replace(asked, parameters=TreeParameters(min_rows=1)).to_task())
     with pytest.raises(TaskError, match="a run with support asks other questions"):
         TreeQuestion.from_task(replace(of_bands(), kind="ramps", candidates=((3, (0, 0.5, 0.75)),)).to_task())
-
-
-@pytest.mark.parametrize("asked", [of_bands(), of_bins(), of_pairs(), of_pairs(SUPPORT)])
-def test_sums_that_no_rows_have_are_refused(asked: TreeQuestion) -> None:
-    sums = answer(asked, rows())
-    for name, array in sums.items():
-        given = Contribution(asked.kind, 600, {**sums, name: array + (1 << 50)})
-        with pytest.raises(ContributionError):
-            SCHEME.server.check(asked.to_task(), given)

@@ -12,13 +12,11 @@ from glassfleet.contract.messages import Done, Next
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
 from glassfleet.numerics.grids import histogram
-from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree import SCHEME, TreeParameters, messages
 from glassfleet.schemes.tree import rows as prepared
-from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
+from glassfleet.schemes.tree.bins import CELLS, find_edges
 from glassfleet.schemes.tree.client import _sum
-from glassfleet.schemes.tree.gains import spread
-from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
+from glassfleet.schemes.tree.joint import TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.model import why_few
 from glassfleet.schemes.tree.server import taken_in
@@ -83,59 +81,6 @@ def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
 
 
 # --- the vehicle ----------------------------------------------------------------------------------------------------
-
-
-def test_pairs_are_those_that_a_row_can_reach():
-    reached = degrees(TREE, np.random.default_rng(0).random((3, 20_000)))
-    together = {
-        (i, j)
-        for i in sorted(TREE.leaves)
-        for j in sorted(TREE.leaves)
-        if i <= j and (reached[i] * reached[j] > 0).any()
-    }
-    assert set(TREE.overlaps) == together
-    assert sum(reached[leaf] for leaf in TREE.leaves) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("part", [0, 1])
-def test_vehicle_sums_products_of_pairs_of_leaves_as_defined(part):
-    data = rows()
-    memory = known(data, TREE)
-    chosen = split_rows(data)[part]
-    z, reached = columns(chosen), degrees(TREE, np.ascontiguousarray(chosen.X.T))
-    assert memory["pairs"].tolist() == [list(pair) for pair in TREE.overlaps]
-    for (i, j), line in zip(memory["pairs"], memory["gram"][part], strict=True):
-        expected = (z * (reached[i] * reached[j])[:, None]).T @ z
-        assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=chosen.rows * 2e-6)
-    for leaf, line in zip(memory["leaves"], memory["target"][part], strict=True):
-        expected = np.append(z.T @ (reached[leaf] * chosen.y), (reached[leaf] * chosen.y**2).sum())
-        assert line[0] * SCALE == pytest.approx(expected, abs=chosen.rows * 2e-6)
-
-
-def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
-    data = rows()
-    train = split_rows(data)[0]
-    z, reached = columns(train), degrees(TREE, np.ascontiguousarray(train.X.T))
-    residual = train.y - sum(reached[leaf] * (z @ np.full(K, 0.1)) for leaf in TREE.leaves)
-    leaf = TREE.leaves[1]
-    sums = answer(bins_question(TREE, 0, (leaf,)), data)
-    inside = np.minimum((train.X[:, 2] * 64).astype(int), 63)
-    for j in (3, 40):
-        w = reached[leaf] * (inside == j)
-        expected: Any = (w.sum(), w @ residual)
-        assert sums["scores"][0, 1, j] / 2.0**28 == pytest.approx(expected, abs=1e-5)
-        assert sums["slopes"][0, 1, j] / 2.0**28 == pytest.approx(z[:, 1:].T @ (w * residual), abs=1e-5)
-        w = reached[leaf] * (inside // 4 == j // 4)
-        assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
-    ramp = (2, 0.25, 0.75)
-    asked = TreeQuestion("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, 1, K), 0.1), candidates=((leaf, ramp),))
-    sums = answer(asked, data)
-    mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
-    for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
-        expected = (z * (w * w * share)[:, None]).T @ z
-        assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=1e-3)
-    expected = np.append(z.T @ (w * mu * residual), (w * mu).sum())
-    assert sums["scores"][0] * SCALE == pytest.approx(expected, abs=1e-3)
 
 
 # --- the joint fit --------------------------------------------------------------------------------------------------
@@ -223,13 +168,6 @@ def test_edges_follow_the_rows_and_leave_no_stretch_without_bins():
     assert flat[0] == pytest.approx(np.linspace(0, 1, 17))
 
 
-def test_ramps_are_wide_and_narrow():
-    result = ramps(16)
-    assert set((result[:, 1] - result[:, 0]).tolist()) == {16, 12, 8, 6, 4, 3, 2}
-    assert result.min() == 0
-    assert result.max() == 16
-
-
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
@@ -252,14 +190,6 @@ def test_run_finds_the_split_and_stops_early():
 def test_run_keeps_the_largest_tree_when_no_rows_are_held_out():
     model, _, _ = run(TreeParameters(min_rows=1, holdout=0.0, max_rules=5), rows(3000))
     assert len(model.rules()) == 5
-
-
-def test_constant_target_is_one_rule():
-    data = rows()
-    model, rounds, _ = run(EXACT, Dataset(NAMES, "y", data.X, np.full(data.rows, 0.5)))
-    assert len(model.rules()) == 1
-    assert rounds <= 3
-    assert model.predict(data.X[:3]) == pytest.approx(0.5, abs=1e-5)
 
 
 # --- what cannot be true --------------------------------------------------------------------------------------------
@@ -338,15 +268,6 @@ def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped()
     (all_,) = sparse(fit, matrix, 3, (0.0,), (0, 1, 2))
     slopes = all_[:, 1:]
     assert (np.abs(slopes[slopes != 0.0]) >= TELLING).all()
-
-
-def test_sums_of_groups_are_spread_over_their_bins():
-    rng = np.random.default_rng(0)
-    scores, slopes = rng.random((2, 8, 2)), rng.normal(size=(2, 2, 3))
-    means = np.concatenate([np.full((2, 2, 1), 2.0), rng.random((2, 2, 3))], axis=2)
-    by_bin = spread(scores, slopes, means)
-    assert by_bin[:, :, :2] == pytest.approx(scores)
-    assert by_bin[:, :, 2:].reshape(2, 2, 4, 3).sum(axis=2) == pytest.approx(slopes)
 
 
 def test_answers_by_blocks_of_rows_are_those_of_all_rows_at_once(monkeypatch):

@@ -1,12 +1,9 @@
-"""The broker in memory; messages that end every connection; wills sealed anew, and floods of bad seals."""
+"""Messages that end every connection; wills sealed anew, and floods of bad seals."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
@@ -18,82 +15,6 @@ from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.messages import AgentState
 from schemas.topics import Topics
 from tests.support.authorities import NOW, Clock, FixedCredentials, TestCa, look, renew
-from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport
-
-
-class Peer:
-    def __init__(self, hub: MemoryHub, client_id: str, **options) -> None:
-        self.transport = MemoryTransport(hub, Link("memory://", client_id, **options))
-        self.messages: list[Message] = []
-        self.events: list[str] = []
-
-    def start(self, *patterns: str) -> Peer:
-        for pattern in patterns:
-            self.transport.subscribe(pattern)
-        self.transport.start(Handlers(self.message, lambda: self.events.append("up"), self.events.append))
-        return self
-
-    def message(self, message: Message) -> None:
-        self.messages.append(message)
-
-    def first(self, topic: str | None = None) -> list[bytes]:
-        return list(dict.fromkeys(m.payload for m in self.messages if topic in (None, m.topic)))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.floats(0, 0.3), st.floats(0, 0.5))
-def test_every_message_arrives_at_least_once_and_first_arrivals_are_in_order(seed, loss, duplicate):
-    hub = MemoryHub(seed=seed, faults=Faults(delay=(0.0, 0.5), duplicate=duplicate, loss=loss, reconnect=(0.1, 2.0)))
-    sender, receiver = Peer(hub, "a").start(), Peer(hub, "b").start("t/+")
-    hub.advance(5)
-    for n in range(40):
-        sender.transport.publish(f"t/{n % 2}", b"%d" % n)
-        hub.advance(0.1)
-    hub.advance(2000)
-    assert sender.transport.flush(0)
-    for topic in range(2):
-        assert receiver.first(f"t/{topic}") == [b"%d" % n for n in range(topic, 40, 2)]
-
-
-def test_partitioned_client_is_declared_dead_after_its_keepalive_and_comes_back():
-    hub = MemoryHub()
-    a = Peer(hub, "a").start("will")
-    b = Peer(hub, "b", will=Message("will", b"down"), keepalive=10).start("t")
-    hub.pump()
-    hub.partition(["b"])
-    a.transport.publish("t", b"1")
-    hub.advance(14)
-    assert a.messages == []
-    hub.advance(2)
-    assert a.first() == [b"down"]
-    hub.advance(60)
-    assert b.events == ["up", "link lost"]
-    hub.heal(["b"])
-    hub.advance(10)
-    assert b.events == ["up", "link lost", "up"]
-    assert b.first() == [b"1"]
-
-
-def test_broker_that_goes_back_has_what_was_retained_and_what_waited_when_it_saved():
-    hub = MemoryHub()
-    a, b = Peer(hub, "a").start(), Peer(hub, "b").start("t")
-    hub.pump()
-    a.transport.publish("r", b"old", retain=True)
-    hub.kill("b")
-    a.transport.publish("t", b"1")
-    hub.pump()
-    saved = hub.save()
-    a.transport.publish("r", b"new", retain=True)
-    a.transport.publish("t", b"2")
-    hub.pump()
-    hub.stop_broker()
-    hub.start_broker(saved)
-    assert hub.retained == {"r": b"old"}
-    again = Peer(hub, "b").start()
-    hub.advance(10)
-    assert again.first() == [b"1"]
-    assert b.events == ["up"]
-
 
 BIG = 1_000_000
 
