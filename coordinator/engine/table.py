@@ -1,7 +1,7 @@
 # ruff: noqa: E501  a table is read by its columns
 """The transition table of a run: every change of phase that it can make, and nothing else.
 
-It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows its diagram, and a test
+It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows it, and a test
 keeps the page equal to it.
 """
 

@@ -23,7 +23,7 @@ from coordinator.models.signatures import Signatures
 from glassfleet.data.domain import Domain
 from glassfleet.evaluation.paired import MOST_FORMERS, from_sums
 from glassfleet.evaluation.scores import same_target
-from glassfleet.explain.moved import moved
+from glassfleet.explain.difference import moved
 from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError

@@ -34,13 +34,15 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_rounds_page_shows_the_diagram_of_the_engines_transitions() -> None:
-    arrows = defaultdict[tuple[str, str], list[str]](list)
+    ways = defaultdict[str, dict[str, list[str]]](dict)
     for row in TABLE.rows:
-        arrows[row.source or "[*]", row.target].append(row.cause)
-    lines = ["stateDiagram-v2"]
-    lines += [f"    {source} --> {target}: {', '.join(causes)}" for (source, target), causes in arrows.items()]
-    lines += [f"    {phase} --> [*]" for phase in sorted(TABLE.ended)]
-    assert "\n".join(lines) in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
+        ways[row.source or "-"].setdefault(row.target, []).append(row.cause)
+    lines = ["| phase | what follows, and why |", "|---|---|"]
+    for source, targets in ways.items():
+        follows = "; ".join(f"**{target}**: {', '.join(causes)}" for target, causes in targets.items())
+        lines.append(f"| {source} | {follows} |")
+    assert "
+".join(lines) in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:
