@@ -41,8 +41,7 @@ def test_rounds_page_shows_the_diagram_of_the_engines_transitions() -> None:
     for source, targets in ways.items():
         follows = "; ".join(f"**{target}**: {', '.join(causes)}" for target, causes in targets.items())
         lines.append(f"| {source} | {follows} |")
-    assert "
-".join(lines) in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:
