@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 38_720,
     "tests: modules": 314,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_150,
+    "documentation: words": 60_000,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
