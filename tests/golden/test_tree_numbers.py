@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from glassfleet.contract.catalogue import load
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.simulation import federated
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-from lab.benchmarks.tree import changes_domain, with_changes
-from lab.experiments.folds import averages_of, plan_of
+from lab.experiments.folds import Parts, averages_of, plan_of
 from lab.papers.work import fleet
 from lab.protocols.paper import rmse
 from schemas.documents import document_digest
@@ -67,6 +69,27 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
 
 
 DIGEST = "29cf0e88361748398afced4ef6efcdbbf7dc36c9936aaa9b4021ef279bfc14a8"
+
+
+def with_changes(parts: Parts) -> Parts:
+    """Return the vehicles with every input's change since the row before as a further one; 0 in the first row."""
+    return {
+        name: Dataset(
+            (*data.features, *(f"{each}_change" for each in data.features)),
+            data.target,
+            np.hstack([data.X, np.diff(data.X, axis=0, prepend=data.X[:1])]),
+            data.y,
+        )
+        for name, data in parts.items()
+    }
+
+
+def changes_domain(scheme: Any, train: Parts) -> Domain:
+    """Return the domain of `with_changes`, found for `scheme`."""
+    names = next(iter(train.values())).features
+    bounds = {name: (-1.0, 1.0) if name.endswith("_change") else (0.0, 1.0) for name in (*names, "y")}
+    asked = DiscoveryParameters(features=names, target="y", bounds=bounds, input_quantiles=input_quantiles_of(scheme))
+    return discover(asked, list(train.values()))
 
 
 def learned(scheme: Any, settings: dict[str, Any], source: str, *, changes: bool = False) -> tuple[Any, float]:
