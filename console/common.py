@@ -176,9 +176,30 @@ def broker_security() -> dict[str, Any]:
     }
 
 
+def token_file_option(function: F) -> F:
+    """Add ``--token-file FILE``."""
+    return click.option(
+        "--token-file", envvar="GLASSFLEET_DATA_TOKEN_FILE", type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE", help="File with the token for a databroker.",
+    )(function)  # fmt: skip
+
+
+def ca_file_option(variable: str) -> Callable[[F], F]:
+    """Add ``--ca-file FILE``, which an environment variable can give too."""
+    return click.option(
+        "--ca-file", envvar=variable, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        help="Certificate authority for mqtts or kuksas, in place of the identity's or the system's.",
+    )  # fmt: skip
+
+
 def json_option(function: F) -> F:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
+
+
+def param_option(words: str) -> Callable[[F], F]:
+    """Add ``--param NAME=VALUE``, as ``pairs`` for `parse_parameters`."""
+    return click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help=words)
 
 
 def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -314,15 +335,40 @@ def json_file(path: Path, what: str) -> Any:
         raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault
 
 
-def broker_kind_option(flag: str) -> Callable[[F], F]:
-    """Add the option that chooses which broker is started."""
+def broker_kind_option(function: F) -> F:
+    """Add ``--kind``: which broker is started."""
     return click.option(
-        flag,
+        "--kind",
         type=click.Choice(["auto", "embedded", "mosquitto"]),
         default="auto",
         show_default=True,
         help="auto: Mosquitto when it is found, else the embedded one.",
-    )
+    )(function)
+
+
+def check_kind(kind: str, *, secure: bool) -> None:
+    """Raise UsageError for ``--secure`` with a broker that has no TLS."""
+    if secure and kind == "embedded":
+        raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+
+
+def policy_option(words: str) -> Callable[[F], F]:
+    """Add ``--policy FILE``, as ``policy_file``."""
+    return click.option("--policy", "policy_file", type=click.Path(path_type=Path), metavar="FILE", help=words)
+
+
+def keep_option(function: F) -> F:
+    """Add ``--keep DIR``, for `workshop`."""
+    return click.option(
+        "--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Work in DIR and keep it."
+    )(function)
+
+
+def reason_option(words: str = "Why.", *, required: bool = False) -> Callable[[F], F]:
+    """Add ``--reason TEXT``."""
+    if required:
+        return click.option("--reason", required=True, metavar="TEXT", help=words)
+    return click.option("--reason", default="", metavar="TEXT", help=words)
 
 
 def version_argument(function: F) -> F:

@@ -14,7 +14,7 @@ COMMANDS = {
             "Run a paper's protocol on a CSV file: local, federated, central.",
         ),
         "datasets": ("lab.datasets.command:datasets", "List, fetch and verify the papers' data sets."),
-        "audit": ("console.services.audit:audit", "Measure what learning gives away: attacks on what vehicles sent."),
+        "audit": ("lab.audit.command:audit", "Measure what learning gives away: attacks on what vehicles sent."),
         "chaos": (
             "lab.chaos.command:chaos",
             "Break a fleet in every way; check that nothing is lost or counted twice.",

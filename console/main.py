@@ -57,9 +57,9 @@ COMMANDS = {
         ),
     },
     "For operators": {
-        "fleet": ("console.run.fleet:fleet", "List the vehicles that need attention, and why."),
-        "run": ("console.run.runs:run", "Start, schedule, follow and cancel trainings."),
-        "model": ("console.model.commands:model", "Read, compare, export, try out and promote models."),
+        "fleet": ("console.operator.fleet:fleet", "List the vehicles that need attention, and why."),
+        "run": ("console.operator.runs:run", "Start, schedule, follow and cancel trainings."),
+        "model": ("console.operator.models:model", "Read, compare, export, try out and promote models."),
     },
     "For research": {
         "lab": ("console.lab:lab", "The papers' tables, experiments, data sets, and tests to destruction.")

@@ -12,6 +12,7 @@ from broker.port import ConnectionSettings
 from broker.url import is_loopback
 from schemas.settings import Settings
 from schemas.text import without_password
+from schemas.topics import SHARDS
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,9 @@ class CoordinatorConfig(Settings):
     take_over : bool
         Start although another coordinator of this fleet is up; that one stops (exit code 7). Why: it cannot be stopped
         by hand.
+    intake_workers : int
+        Processes that receive and verify what the fleet answers; 1: the coordinator itself does. Why: a fleet whose
+        answers take more than one core.
     fleet_limits : FleetLimits
         What the agents may make it remember.
     http : Http
@@ -117,6 +121,7 @@ class CoordinatorConfig(Settings):
     retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10
     queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024
     take_over: bool = False
+    intake_workers: Annotated[int, Field(ge=1, le=SHARDS)] = 1
     fleet_limits: FleetLimits = FleetLimits()
     http: Http = Http()
     notify: str = Field("", repr=False)

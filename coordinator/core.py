@@ -40,7 +40,7 @@ from coordinator.fleet.directory import Fleet
 from coordinator.fleet.leadership import Presence
 from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Decision, Entry, Journal
-from coordinator.messages import UNKNOWN_TASK, Decoder, Ignored, Inbound, Leftover, RetainedRequest
+from coordinator.messages import UNKNOWN_TASK, Decoder, Ignored, Inbound, Leftover, RetainedRequest, Verified
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
@@ -174,9 +174,10 @@ class Coordinator:
             self.effects.adopt(state)
         for observer in self.observers:
             observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
-        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request", "coordinator/state")
-        for pattern in patterns:
-            self.transport.subscribe(f"{self.topics.prefix}{pattern}")
+        topics = self.topics
+        agents = (topics.agent_state("+"), topics.contributions(), topics.evaluation("+"))
+        for pattern in (*agents, topics.request("+"), topics.coordinator_state()):
+            self.transport.subscribe(pattern)
 
     # -- what goes in ---------------------------------------------------------------------------------------------
 
@@ -325,7 +326,7 @@ class Coordinator:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _events(self, message: Message, at: float) -> Iterable[tuple[str, Event]]:
-        decoded = self.decoder.decode(message, at)
+        decoded = message.said(at) if isinstance(message, Verified) else self.decoder.decode(message, at)
         match decoded:
             case (run, event) if run in self.runs.live:
                 return [(run, event)]

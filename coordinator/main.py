@@ -14,9 +14,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from broker.paho_transport import PahoTransport
-from broker.port import Link, Transport
-from broker.signed import RefusalLog, SignedTransport, signed
+from broker.port import Transport
+from broker.signed import SignedTransport
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
@@ -32,7 +31,9 @@ from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
-from coordinator.process.service import Service, link_of
+from coordinator.process.intake import Intake
+from coordinator.process.link import connects, credentials_of, link_of
+from coordinator.process.service import Service
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler, Observer
@@ -49,7 +50,6 @@ from schemas.private_files import private_folder
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography, nor one without an API its framework
-    from broker.credentials import FolderCredentials
     from coordinator.http.api import ApiServer
     from coordinator.process.notifier import Channel
     from schemas.trust.signing import Signer, Verifier
@@ -182,19 +182,17 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    credentials = _credentials(config)
+    credentials = credentials_of(config.identity)
     refusals = Refusals()
 
-    def count(name: str) -> None:
-        coordinator.metrics[name] += 1
-
-    def transport_of(link: Link) -> Transport:
-        return signed(link, topics, credentials, refused, PahoTransport)
+    def count(name: str, by: int = 1) -> None:
+        coordinator.metrics[name] += by
 
     # Before the journal: what cannot be meant is told before a stand-by waits.
-    refused, link = RefusalLog(count, _log_refused), link_of(config)
-    look = replace(link, client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-    transport = transport_of(replace(link, will=birth(topics, incarnation, software(), "down")))
+    connected = connects(config, credentials, count)
+    look = replace(link_of(config, f"-{incarnation}"), session_expiry=0)
+    own = connected(replace(link_of(config), will=birth(topics, incarnation, software(), "down")))
+    intake = Intake(own, config, topics, count) if config.intake_workers > 1 else None
     if journal is None:
         journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait, again=standby)
     try:
@@ -203,7 +201,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
         metrics = Metrics(time.monotonic)
         coordinator = assemble(
             config,
-            transport,
+            own if intake is None else intake,
             journal,
             Engine(),
             software=software(),
@@ -215,30 +213,18 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
     except BaseException:
         journal.close()
         raise
-    looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(
-        config, coordinator, metrics=metrics, make_probe=partial(transport_of, look), refusals=refusals, look=looking
+    looking = own.look if isinstance(own, SignedTransport) else None
+    service = Service(
+        config, coordinator, metrics=metrics, make_probe=partial(connected, look), refusals=refusals, look=looking
     )
+    if intake is not None:
+        intake.hold = service.queue.hold
+    return service
 
 
 def _make_state_folder(config: CoordinatorConfig) -> None:
     with os_faults_as(StorageError, f"cannot create the state directory {config.state_dir}"):
         private_folder(config.state_dir)
-
-
-def _credentials(config: CoordinatorConfig) -> FolderCredentials | None:
-    """Return what the coordinator signs and verifies with; None where it has no identity."""
-    if config.identity is None:
-        return None
-    from broker.credentials import FolderCredentials  # noqa: PLC0415  loaded by fleets that sign
-    from broker.identity import check_owner  # noqa: PLC0415
-
-    check_owner(config.identity, "coordinator")
-    return FolderCredentials(config.identity)
-
-
-def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
-    _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
 
 def run_coordinator(config: CoordinatorConfig) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from broker.port import Message, Transport
 from coordinator.engine import Answer, Malformed, OpenRound, Refused, SendReceipt
+from coordinator.engine.events import from_bytes
 from coordinator.engine.pairing import KIND, with_message
 from schemas import codec, limits
 from schemas.envelope import Envelope, Retained, clearing, frames_for_blobs, frames_for_request, named_blobs
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, Body, ContributionBody, CoordinatorState, Evaluation, Part, Refusal, Request
-from schemas.topics import PASSING, Address, Topics, check_id
+from schemas.topics import PASSING, Address, Topics, check_id, shard_of
 from schemas.trust.joining import Assembler
 
 UNKNOWN_TASK = "0" * 64
@@ -52,6 +53,27 @@ class Leftover:
 
 
 @dataclass(frozen=True)
+class Verified(Message):
+    """What an agent said of a task, verified and decoded by an intake worker; `payload` is the event, see `to_bytes`.
+
+    Attributes
+    ----------
+    arrived : float
+        When the worker had it, seconds of the monotonic clock.
+    impossible : str or None
+        See `Answer`.
+    """
+
+    run: str = ""
+    arrived: float = 0.0
+    impossible: str | None = None
+
+    def said(self, at: float) -> ForRun:
+        """Return what it says, at a time of the coordinator's."""
+        return self.run, cast("Said", from_bytes(self.payload, at, self.impossible))
+
+
+@dataclass(frozen=True)
 class Ignored:
     """Not for us, or beyond repair. `code` is counted; `agent`: on whose own topic it stands, empty: on nobody's."""
 
@@ -60,7 +82,10 @@ class Ignored:
     agent: str = ""
 
 
-ForRun: TypeAlias = tuple[str, Answer | Refused | Malformed]
+Said: TypeAlias = Answer | Refused | Malformed
+"""What an agent says of a task."""
+
+ForRun: TypeAlias = tuple[str, Said]
 """An event, and the run that it is for."""
 
 Inbound: TypeAlias = ForRun | Envelope | Address | RetainedRequest | Leftover | Ignored
@@ -163,6 +188,8 @@ class Decoder:
 def _check_agent(envelope: Envelope, address: Address) -> None:
     if envelope.agent != address.agent:
         raise WireError("wrong-agent", "the agent in the message is not the agent of the topic")
+    if address.kind == "contribution" and address.number != (shard := shard_of(address.agent)):
+        raise WireError("wrong-shard", f"this agent's shard is {shard}, the topic's {address.number}")
 
 
 def _refused(at: float, agent: str, payload: bytes, fault: WireError) -> ForRun | Ignored:

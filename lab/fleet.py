@@ -17,6 +17,7 @@ class FleetSettings(TypedDict, total=False):
     """Settings of `AgentConfig`, by their flat names, that a fleet in one process has a use for."""
 
     fleet: str
+    identity: Path
     slow: float
     evaluate: bool
     resend_first: float

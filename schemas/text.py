@@ -38,6 +38,11 @@ def show_hidden(text: str) -> str:
     return HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
+def printable(text: str) -> str:
+    """Return a text without what would move the cursor or change colours."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
 def without_password(url: str) -> str:
     """Return a URL with *** for its password, to show and to log; another text as it is.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from sys import intern
@@ -26,7 +27,11 @@ AGENT_WRITES = frozenset({"agent-state", "contribution", "evaluation", "forecast
 PASSING = frozenset({"contribution", "evaluation"})
 """Kinds of topics on which nothing is retained, and of which the coordinator clears what is."""
 
+SHARDS = 8
+"""Parts of a fleet, by a hash of the agent's id, whose answers several processes of a coordinator can share."""
+
 _FIXED = {("coordinator", "state"): "coordinator-state", ("authority", "revoked"): "revoked"}
+_SHARDS = frozenset(map(str, range(SHARDS)))
 _ID = re.compile(ID_PATTERN)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -41,6 +46,11 @@ def check_id(what: str, text: str) -> str:
     return text
 
 
+def shard_of(agent: str) -> int:
+    """Return to which shard an agent belongs: the CRC-32 of its id (as in zlib), modulo `SHARDS`."""
+    return zlib.crc32(agent.encode()) % SHARDS
+
+
 @dataclass(frozen=True)
 class Address:
     """A parsed topic.
@@ -52,7 +62,7 @@ class Address:
     agent, run, name, digest : str
         Parts of the topic; empty where the kind has none.
     number : int
-        Blob index or model version; 0 where the kind has none.
+        Blob index, model version or shard; 0 where the kind has none.
     """
 
     kind: str
@@ -103,7 +113,11 @@ class Topics:
     def contribution(self, agent: str) -> str:
         """Written by the agent: its answer, a part of it, or a refusal; the message names the run."""
         # One topic for all runs: with one for each, an agent could have a broker retain as many as it can name.
-        return f"{self.prefix}agent/{agent}/contribution"
+        return self.contributions(shard_of(agent), agent)
+
+    def contributions(self, shard: int | str = "+", agent: str = "+") -> str:
+        """Filter over the contributions of a shard, or of all."""
+        return f"{self.prefix}agent/{agent}/contribution/{shard}"
 
     def receipt(self, agent: str) -> str:
         """Written by the coordinator: what became of a contribution."""
@@ -157,7 +171,9 @@ class Topics:
                 return Address("agent-state", agent=intern(agent))
             case ["run", run, "request"] if _is_id(run):
                 return Address("request", run=run)
-            case ["agent", agent, ("contribution" | "receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
+            case ["agent", agent, "contribution", shard] if _is_id(agent) and shard in _SHARDS:
+                return Address("contribution", agent=intern(agent), number=int(shard))
+            case ["agent", agent, ("receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
                 return Address(kind, agent=intern(agent))
             case ["blob", digest, index] if _DIGEST.fullmatch(digest) and _is_number(index):
                 return Address("blob", digest=digest, number=int(index))

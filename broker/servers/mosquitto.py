@@ -29,7 +29,7 @@ from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES
-from schemas.topics import Topics, check_id
+from schemas.topics import SHARDS, Topics, check_id, shard_of
 
 Access = Literal["read", "write", "readwrite"]
 
@@ -50,7 +50,7 @@ def agent_rules(topics: Topics, agent: str) -> list[AclRule]:
         # It reads nothing that it writes: what it sends to itself and never reads, a broker would keep.
         AclRule("write", topics.agent_state(agent)),
         AclRule("read", topics.request("+")),
-        AclRule("write", topics.contribution(agent)),
+        *(AclRule("write", topics.contributions(shard, agent)) for shard in _shards(agent)),
         AclRule("read", topics.receipt(agent)),
         AclRule("read", topics.blobs("+")),
         AclRule("read", topics.model_current("+")),
@@ -59,6 +59,11 @@ def agent_rules(topics: Topics, agent: str) -> list[AclRule]:
         AclRule("write", topics.evaluation(agent)),
         AclRule("write", topics.forecast(agent)),
     ]
+
+
+def _shards(agent: str) -> Sequence[int]:
+    """Return on which shards an agent may write: a pattern knows no hash, and ``+`` would allow topics without end."""
+    return range(SHARDS) if agent == PATTERN_USER else [shard_of(agent)]
 
 
 def coordinator_rules(topics: Topics) -> list[AclRule]:
@@ -70,7 +75,7 @@ def coordinator_rules(topics: Topics) -> list[AclRule]:
         AclRule("read", topics.agent_state("+")),
         AclRule("readwrite", topics.request("+")),
         # What a vehicle has retained there is cleared.
-        AclRule("readwrite", topics.contribution("+")),
+        AclRule("readwrite", topics.contributions()),
         AclRule("write", topics.receipt("+")),
         AclRule("readwrite", topics.blobs("+")),
         AclRule("readwrite", topics.model_current("+")),

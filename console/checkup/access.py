@@ -190,7 +190,7 @@ def _round_trip(probe: _Probe, topics: Topics, name: str, tls: Tls | None, *, is
     """Follow one message to the coordinator and back, and look whether a vehicle can listen to others' answers."""
     run = f"doctor-{secrets.token_hex(4)}"
     mine = topics.contribution(name)
-    probe.subscribe(topics.contribution("+"), topics.evaluation(name))
+    probe.subscribe(topics.contributions(), topics.evaluation(name))
     sent = time.time()
     refusal = Refusal(task_digest="0" * 64, reason="glassfleet doctor")
     payload = Envelope(fleet=topics.fleet, body=refusal, run=run, agent=name, time=sent).to_bytes()

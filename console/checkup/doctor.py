@@ -13,7 +13,16 @@ import click
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, warning, wrong
-from console.common import BrokerOptions, broker_options, json_option, options_as, print_json, rows_place
+from console.common import (
+    BrokerOptions,
+    broker_options,
+    ca_file_option,
+    json_option,
+    options_as,
+    print_json,
+    rows_place,
+    token_file_option,
+)
 from console.progress import progress
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics, check_id
@@ -37,8 +46,7 @@ class DoctorOptions(BrokerOptions):
     data: str | None
     target: str | None
     kuksa: str | None
-    kuksa_ca_file: Path | None
-    kuksa_token_file: Path | None
+    token_file: Path | None
     as_json: bool
 
 
@@ -51,10 +59,7 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     "--identity", envvar="GLASSFLEET_IDENTITY", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Identity folder: look at its certificate, and connect with it.",
 )  # fmt: skip
-@click.option(
-    "--ca-file", envvar="GLASSFLEET_CA_FILE", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Certificate authority for mqtts, in place of the identity's.",
-)  # fmt: skip
+@ca_file_option("GLASSFLEET_CA_FILE")
 @click.option("--insecure-plaintext", is_flag=True, help="Connect to mqtt:// on another machine.")
 @click.option("--agent", "agent_id", metavar="ID", help="Try what this vehicle may publish and subscribe.")
 @click.option("--as-coordinator", is_flag=True, help="Try what the coordinator may publish and subscribe.")
@@ -79,14 +84,7 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     help="Databroker in the vehicle, kuksa[s]://HOST[:PORT]: what it has, and whether forecasts can go there. If "
     "nobody has published yet, it is told that there is no alert.",
 )  # fmt: skip
-@click.option(
-    "--kuksa-ca-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Certificate authority of a databroker at kuksas.",
-)  # fmt: skip
-@click.option(
-    "--kuksa-token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="File with a token for the databroker.",
-)  # fmt: skip
+@token_file_option
 @json_option
 @options_as(DoctorOptions)
 def doctor(options: DoctorOptions) -> int:
@@ -156,8 +154,7 @@ def _databroker(url: str, options: DoctorOptions) -> Iterator[Finding]:
     from console.checkup.databroker import databroker
     from edge_agent.live.port import ServerAccess
 
-    ca_file, token_file = options.kuksa_ca_file, options.kuksa_token_file
-    return databroker(url, ServerAccess(None, ca_file, token_file, options.insecure_plaintext))
+    return databroker(url, ServerAccess(None, options.ca_file, options.token_file, options.insecure_plaintext))
 
 
 def _none(state_dir: Path, *, is_needed: bool) -> Finding:

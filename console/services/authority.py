@@ -1,16 +1,16 @@
-"""``glassfleet ca``: the fleet's certificate authority, in a folder on an operator's machine."""
+"""``glassfleet ca``: the fleet's certificate authority in a folder, and the door at which vehicles enrol."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import authority_dir, ca_dir_option, json_option, print_json, tell
-from console.services.authority_serve import serve
+from console.common import StopFlag, authority_dir, ca_dir_option, json_option, print_json, tell
 from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from coordinator.authority.store import Authority
     from schemas.trust.owner import Role
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -246,13 +247,6 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) | {"state": one.state(now)} for one in authority.issued()])
         return
-    from console.tables import CERTIFICATES, is_terminal, show_table
-
-    if is_terminal():
-        own = ("the CA itself", "", "", f"{authority.certificate.not_valid_after_utc:%Y-%m-%d}", "")
-        rows = [(one.role, one.id, one.state(now), one.ends[:10], str(one.serial)) for one in authority.issued()]
-        show_table(CERTIFICATES, [own, *rows])
-        return
     click.echo(f"{'the CA itself':<32} until {authority.certificate.not_valid_after_utc:%Y-%m-%d}")
     for one in authority.issued():
         click.echo(f"{one.role + ' ' + one.id:<32} until {one.ends[:10]}  {one.state(now):<22} serial {one.serial}")
@@ -289,9 +283,6 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
         _write(out, made)
 
 
-ca.add_command(serve)
-
-
 def _open(folder: Path) -> Authority:
     from coordinator.authority.store import Authority
 
@@ -303,3 +294,48 @@ def _write(path: Path, content: bytes) -> None:
 
     with os_faults_as(StorageError, f"cannot write {path}"):
         replace_private(path, content, 0o644)
+
+
+@ca.command()
+@click.option(
+    "--identity", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="A coordinator's identity folder whose certificate names this host.",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="0: a free one.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="How long its certificates are good for.",
+)
+@ca_dir_option
+@json_option
+def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
+    """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
+
+    It offers nothing else: no operators' actions, no tokens. It may run only while vehicles are enrolled.
+
+    \b
+    Examples:
+      glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
+    """
+    from coordinator.authority.store import Authority
+    from coordinator.authority.web import authority_server  # the web framework is slow to import
+    from coordinator.telemetry import logs
+
+    logs.configure("info", "console")
+    stop, authority = StopFlag(), Authority(ca_dir)
+    server = authority_server(authority, identity, host=host, port=port, days=days)
+    server.begin("glassfleet-authority")
+    place = f"[{host}]" if ":" in host else host
+    text = f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it"
+    tell(text, as_json=as_json, host=host, port=server.port)
+    try:
+        is_over = False
+        while not is_over:
+            authority.refresh_crl(unless_newer_than=timedelta(days=1))  # lists expire
+            is_over = stop.wait(3600)
+    finally:
+        server.end()

@@ -33,7 +33,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 
 
 @click.group(invoke_without_command=True)
-@broker_kind_option("--kind")
+@broker_kind_option
 @click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
 @state_dir_option
 @json_option

@@ -51,8 +51,10 @@ def tap(  # noqa: PLR0917 - click passes options by name
       glassfleet broker tap --kind receipt --kind contribution
       glassfleet broker tap --full --json > vectors.jsonl
     """
-    from console.model.published import Listener  # numpy and the MQTT library come with it
-    from console.model.signatures import Signatures
+    from console.operator.published import (
+        Listener,  # numpy and the MQTT library come with it
+        Signatures,
+    )
     from schemas.topics import Topics
 
     if full and not as_json:

@@ -1,19 +1,20 @@
-"""``glassfleet agent``: the process on a vehicle. Imports the core packages only."""
+"""``glassfleet agent``: the process on a vehicle, its certificate, what it has told. Imports core packages only."""
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from console.common import fleet_option, json_option, state_dir_option, tell
+from console.common import fleet_option, json_option, print_json, state_dir_option, tell
 from console.progress import progress
 from console.settings import Given, settings_options
-from console.vehicle.ledger import ledger
 from edge_agent.config import AgentConfig
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.text import printable
 from schemas.topics import check_id
 
 
@@ -147,4 +148,51 @@ def renew(  # noqa: PLR0917 - click passes options by name
     tell(text, as_json=as_json, agent=name, until=ends.isoformat(), renewed=due)
 
 
-agent.add_command(ledger)
+@agent.command()
+@click.option("--id", "agent", metavar="ID", help="The vehicle. Default: the only one with a ledger here.")
+@fleet_option
+@state_dir_option
+@json_option
+def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
+    """List the runs that this vehicle has answered: when, with whom, how protected, how many numbers left it.
+
+    And what learning took of it, month by month.
+
+    In a private run the coordinator and the broker saw sums over the vehicles named; in a plain run they read this
+    vehicle's own numbers. The agent may be running.
+
+    \b
+    Examples:
+      glassfleet agent ledger --id vehicle-07
+    """
+    from edge_agent.session.accounts import SPENT, TOLD, spent, told
+
+    check_id("fleet", fleet)
+    folder = state_dir / "agents" / fleet
+    if agent is None:
+        agents = sorted(path.parent.name for path in folder.glob(f"*/{TOLD}"))
+        if len(agents) != 1:
+            raise NotFoundError(f"{len(agents)} vehicles have a ledger in {folder}: name one with --id")
+        agent = agents[0]
+    check_id("agent", agent)
+    entries, months = told(folder / agent / TOLD), spent(folder / agent / SPENT)
+    if as_json:
+        print_json({"agent": agent, "runs": entries, "months": months})
+        return
+    if not entries:
+        click.echo(f"{agent} has told nothing")
+    for each in entries:
+        when = dt.datetime.fromtimestamp(each["began"], dt.UTC).isoformat(sep=" ", timespec="seconds")
+        protection, members = each["protection"], each["members"]
+        how = "plain: coordinator and broker read this vehicle's numbers"
+        if protection:
+            limits = f"never fewer than {protection['floor']}, company {protection['company']}"
+            how = f"private: summed over {len(members)} vehicles ({limits})"
+            if not members:
+                how = "private: announced itself, and told no numbers"
+        line = f"{when}  {each['run']}  {each['scheme']}  {each['answers']} answers, {each['numbers']} numbers  {how}"
+        click.echo(printable(line))
+        if members:
+            click.echo(printable(f"  with {', '.join(name for name in members if name != agent)}"))
+    for month in months:
+        click.echo("{month}  {megabytes:.3f} MB received and sent, {seconds:.1f} s computed".format(**month))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import json_option, print_json, rows_place
+from console.common import ca_file_option, json_option, print_json, rows_place, token_file_option
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from schemas.errors import DataError, UsageError
@@ -39,6 +39,9 @@ REASONS = 5
 """Most different reasons in such a line."""
 
 DAY = 24 * 3600.0
+
+SILENCE = 30.0
+"""Seconds without a sample after which it is said, once: a dead sender, a wrong topic and access rules look alike."""
 
 TOPICS = 4096
 """Most topics of which the last sample is known again."""
@@ -82,22 +85,11 @@ TOPICS = 4096
     help="Folder with key.pem, cert.pem and ca.pem for mqtts; of an id of its own, since brokers give each "
     "certificate one connection.",
 )  # fmt: skip
-@click.option(
-    "--token-file", envvar="GLASSFLEET_DATA_TOKEN_FILE", type=click.Path(path_type=Path), metavar="FILE",
-    help="File with the token for a databroker.",
-)  # fmt: skip
-@click.option(
-    "--ca-file", envvar="GLASSFLEET_DATA_CA_FILE", type=click.Path(path_type=Path), metavar="FILE",
-    help="Certificate authority for mqtts or kuksas, in place of the identity's or the system's.",
-)  # fmt: skip
+@token_file_option
+@ca_file_option("GLASSFLEET_DATA_CA_FILE")
 @click.option(
     "--insecure-plaintext", envvar="GLASSFLEET_DATA_INSECURE_PLAINTEXT", is_flag=True,
     help="Allow mqtt or kuksa to another machine, where everybody on the way can read and change what is said.",
-)  # fmt: skip
-@click.option(
-    "--silence", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
-    help="Say so when no sample came for so long: a sender that died, a wrong topic, and access rules that keep a "
-    "topic from us all look like this. 0: never.",
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
 @json_option
@@ -114,7 +106,6 @@ def collect(  # noqa: PLR0917 - click passes options by name
     token_file: Path | None,
     ca_file: Path | None,
     insecure_plaintext: bool,
-    silence: float,
     count: int | None,
     as_json: bool,
 ) -> None:
@@ -173,7 +164,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
             work,
             is_planned=live.time is not None,
         )
-        fault = filling.run(samples, count, silence=silence)
+        fault = filling.run(samples, count)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):
         refusals = f" ({refused} refused)" if refused else ""
@@ -271,7 +262,7 @@ class Filling:
         self._told_at = -math.inf
         self.taken = self.refused = self.known = 0
 
-    def run(self, samples: Samples, count: int | None, *, silence: float) -> Exception | None:
+    def run(self, samples: Samples, count: int | None) -> Exception | None:
         """Work until the source ends or fails, `count` came, or a signal; return why the source failed."""
         arrived: queue.Queue[LiveSample | str | None] = queue.Queue(2 * BATCH)
         faults: list[Exception] = []
@@ -289,7 +280,7 @@ class Filling:
         threading.Thread(target=feed, name="collect", daemon=True).start()
         is_open = True
         while is_open and (count is None or self._came < count):
-            batch = [_next(arrived, silence, self._work)]
+            batch = [_next(arrived, self._work)]
             most = BATCH if count is None else min(BATCH, count - self._came)
             while batch[-1] is not None and len(batch) < most and not arrived.empty():
                 batch.append(arrived.get())
@@ -353,13 +344,13 @@ class Filling:
             self._reasons = {}
 
 
-def _next(arrived: queue.Queue[Any], silence: float, work: Work) -> Any:
+def _next(arrived: queue.Queue[Any], work: Work) -> Any:
     """Wait for the next sample; say once that none comes."""
     try:
-        return arrived.get(timeout=silence or None)
+        return arrived.get(timeout=SILENCE)
     except queue.Empty:
         work.say(
-            f"no sample for {silence:g} s: does the sender run, is the source's name right, and may we read it (a "
+            f"no sample for {SILENCE:g} s: does the sender run, is the source's name right, and may we read it (a "
             "broker that forbids it may stay silent)?"
         )
         return arrived.get()

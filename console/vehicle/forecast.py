@@ -218,7 +218,7 @@ def explain(  # noqa: PLR0917 - its options
     Examples:
       glassfleet forecast explain --at 2026-03-01T14:05:09 --id vehicle-07
     """
-    from console.model.words import explanation_lines
+    from console.operator.words import explanation_lines
     from edge_agent.forecast.features import vector
     from edge_agent.forecast.verify import at_time, model_of
     from edge_agent.forecast.verify import verify as check

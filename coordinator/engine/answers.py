@@ -151,7 +151,11 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
         contribution = Contribution.from_value(event.contribution)
         collecting.check(task, contribution)
         return contribution
-    return validate(server, task, event.contribution, event.rows)
+    if event.impossible is None:
+        return validate(server, task, event.contribution, event.rows)
+    if event.impossible:
+        raise ContributionError(event.impossible)
+    return Contribution.from_value(event.contribution)
 
 
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:

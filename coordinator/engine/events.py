@@ -14,7 +14,8 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 from coordinator.specification.run import RunSpec
 from glassfleet.private.totals import Total
-from schemas.codec import Value, encode, encode_around
+from schemas.codec import Value, decode, encode, encode_around, encoded_part
+from schemas.limits import MAX_DECODED_BYTES
 from schemas.messages import ContributionBody, Outcome
 
 NUMBERS = "numbers"
@@ -163,6 +164,8 @@ class Answer(TaskEvent):
         Encoded bytes, for the record.
     encoded : bytes or memoryview
         `contribution` as the agent encoded it; empty in an event that was read back.
+    impossible : str or None
+        Why it cannot be true, see `Engine.impossible`; empty: it can; None: nobody has looked yet.
     """
 
     kind = "answer"
@@ -173,6 +176,7 @@ class Answer(TaskEvent):
     attempt: int = 0
     size: int = 0
     encoded: Encoded = field(default=b"", repr=False, compare=False)
+    impossible: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -303,10 +307,19 @@ def to_bytes(event: Event) -> bytes:
     return encode_around(value, "contribution", event.encoded)
 
 
+def from_bytes(data: bytes, at: float, impossible: str | None = None) -> Event:
+    """Rebuild an event of an agent from `to_bytes`, at another time; `impossible` is an answer's."""
+    value = decode(data, max_bytes=2 * MAX_DECODED_BYTES) | {"at": at}
+    if value["kind"] == Answer.kind:
+        value |= {"encoded": encoded_part(data, "contribution"), "impossible": impossible}
+    return from_value(value)
+
+
 def to_value(event: Event) -> dict[str, Value]:
     """Return an event as a codec value."""
     value: dict[str, Value] = {"kind": event.kind, **vars(event)}
-    value.pop("encoded", None)
+    for shortcut in ("encoded", "impossible"):
+        value.pop(shortcut, None)
     if isinstance(event, Start | Checkpoint):
         value["spec"] = event.spec.to_document()
     if isinstance(event, Start):

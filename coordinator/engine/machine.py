@@ -68,9 +68,11 @@ from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import PrivateRuns
+from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import Server, is_label_scheme, private_parameters
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
+from glassfleet.errors import ContributionError
 from glassfleet.evaluation.influence import Influence
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.groups import Terms, parameters_digest
@@ -192,6 +194,16 @@ class Engine:
             return cast("Server", self.search)
         scheme = self._scheme(state)
         return cast("Server", scheme if scheme is PAIRS else scheme.server)  # of PAIRS only `layout` is used
+
+    def impossible(self, task: Task, answer: events.Answer) -> str:
+        """Return why an answer to a task of a plain run cannot be true; empty: it can. Raises NotFoundError."""
+        search = {DISCOVERY.name: self.search, SCORES.name: SCORES.server}
+        server = search.get(task.scheme) or self.lookup(task.scheme).server
+        try:
+            answers.validate(server, task, answer.contribution, answer.rows)
+        except ContributionError as fault:
+            return str(fault)
+        return ""
 
     def server_parameters(self, state: RunState) -> Any:
         """Return what the server half of the present phase starts from."""

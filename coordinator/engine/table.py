@@ -1,7 +1,7 @@
 # ruff: noqa: E501  a table is read by its columns
 """The transition table of a run: every change of phase that it can make, and nothing else.
 
-It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows its diagram, and a test
+It drives the engine: a cause leads where the table says. docs/explanation/rounds.md shows it, and a test
 keeps the page equal to it.
 """
 
@@ -68,14 +68,15 @@ class TransitionTable:
             raise AssertionError(f"the transition table has no way from {source!r} by {cause!r}: a fault of the engine")
         return phase
 
-    def as_mermaid(self) -> str:
-        """Draw the diagram for the documentation; causes between the same two phases share an arrow."""
-        arrows: dict[tuple[str, str], list[str]] = {}
+    def as_markdown(self) -> str:
+        """Return the table of the documentation: a phase, and those that follow it, each with its causes."""
+        ways: dict[str, dict[str, list[str]]] = {}
         for row in self.rows:
-            arrows.setdefault((row.source or "[*]", row.target), []).append(row.cause)
-        lines = ["stateDiagram-v2"]
-        lines += [f"    {source} --> {target}: {', '.join(causes)}" for (source, target), causes in arrows.items()]
-        lines += [f"    {phase} --> [*]" for phase in sorted(self.ended)]
+            ways.setdefault(row.source or "-", {}).setdefault(row.target, []).append(row.cause)
+        lines = ["| phase | what follows, and why |", "|---|---|"]
+        for source, targets in ways.items():
+            follows = "; ".join(f"**{target}**: {', '.join(causes)}" for target, causes in targets.items())
+            lines.append(f"| {source} | {follows} |")
         return "\n".join(lines)
 
 

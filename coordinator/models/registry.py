@@ -21,7 +21,7 @@ from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import CentralModel
 from coordinator.models.signatures import Signatures
 from glassfleet.data.domain import Domain
-from glassfleet.explain.moved import moved
+from glassfleet.explain.difference import moved
 from glassfleet.model.baseline import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError

@@ -9,9 +9,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from broker.port import Message
+from coordinator.messages import Verified
 
 TURN = 0.25
 """Seconds that what arrives waits at most while a batch is decided."""
@@ -46,7 +49,7 @@ class EventQueue:
     each topic is kept, and they have the same room again for themselves, however full the queue is.
 
     Each message is stamped when it arrives: an answer that was in time must not become late because the coordinator was
-    busy with another run.
+    busy with another run. Nor does a deadline pass what a source that had it before (`hold`) may still bring.
 
     The two threads take turns. A batch is taken when nothing more comes for a moment, and while it is decided, who puts
     waits, up to `TURN`. Both would else run at once where signatures are verified, and hand the interpreter from core
@@ -77,31 +80,49 @@ class EventQueue:
         self._connected = False
         self._is_stalled = False
         self._is_deciding = False
+        self._coming: list[float] = []
+        self._held: dict[int, float] = {}
         lock = threading.Lock()
         self._ready, self._taken = threading.Condition(lock), threading.Condition(lock)
         self.dropped = 0
 
     def put(self, message: Message) -> None:
         """Take a message; waits for room where there is none."""
-        arrived, size = self._clock(), _size(message)
         with self._ready:
-            self._taken.wait_for(lambda: not self._is_deciding, TURN)
-            self._is_deciding = False  # if it takes longer, the others of this turn do not wait as well
-            if message.topic.endswith("/state") and not message.topic.endswith("/coordinator/state"):
-                former = self._states.get(message.topic)
-                total = self._states_bytes + size - (0 if former is None else _size(former[1]))
-                if total > self._max_bytes or (former is None and len(self._states) >= self._max_messages):
-                    self.dropped += 1
-                    return
-                self._states[message.topic] = (arrived, message)
-                self._states_bytes = total
-            elif self._await_room(size):
-                self._messages.append((arrived, message))
-                self._bytes += size
-            else:
+            arrived = message.arrived if isinstance(message, Verified) else self._clock()
+            self._coming.append(arrived)
+            try:
+                self._taken.wait_for(lambda: not self._is_deciding, TURN)
+                self._is_deciding = False  # if it takes longer, the others of this turn do not wait as well
+                self._put(message, arrived)
+            finally:
+                self._coming.remove(arrived)
+
+    def _put(self, message: Message, arrived: float) -> None:
+        size = _size(message)
+        if message.topic.endswith("/state") and not message.topic.endswith("/coordinator/state"):
+            former = self._states.get(message.topic)
+            total = self._states_bytes + size - (0 if former is None else _size(former[1]))
+            if total > self._max_bytes or (former is None and len(self._states) >= self._max_messages):
                 self.dropped += 1
                 return
-            self._ready.notify()
+            self._states[message.topic] = (arrived, message)
+            self._states_bytes = total
+        elif self._await_room(size):
+            self._messages.append((arrived, message))
+            self._bytes += size
+        else:
+            self.dropped += 1
+            return
+        self._ready.notify()
+
+    def hold(self, source: int, since: float | None) -> None:
+        """Note that `source` may still bring what arrived there since then; None: it brings nothing more."""
+        with self._ready:
+            if since is None:
+                self._held.pop(source, None)
+            else:
+                self._held[source] = since
 
     def _await_room(self, size: int) -> bool:
         if not self._is_stalled:
@@ -147,10 +168,13 @@ class EventQueue:
         self._gather(most)
         with self._ready:
             batch = Batch(calls=list(self._calls), connected=self._connected)
-            oldest = self._messages[0][0] if self._messages else float("inf")
+            if self._held:
+                self._messages = deque(sorted(self._messages, key=itemgetter(0)))
+            # Nothing carries the time past an answer that came before it: states go first, and others are under way.
+            latest = min([*self._held.values(), *self._coming], default=float("inf"))
+            oldest = min(latest, self._messages[0][0] if self._messages else latest)
             for arrived, message in self._states.values():
                 batch.messages.append(message)
-                # States go first; they must not carry the time past answers that came before them.
                 batch.arrived.append(min(arrived, oldest))
             self._states.clear()
             self._states_bytes = 0
@@ -160,7 +184,7 @@ class EventQueue:
                 arrived, message = self._messages.popleft()
                 self._bytes -= _size(message)
                 batch.messages.append(message)
-                batch.arrived.append(arrived)
+                batch.arrived.append(min(arrived, latest))
             self._is_stalled = False
             self._is_deciding = bool(batch.messages)
             self._taken.notify_all()
@@ -176,9 +200,12 @@ class EventQueue:
             time.sleep(GATHER)
 
     def oldest(self) -> float | None:
-        """Return when the oldest message that still waits arrived; None when none does."""
+        """Return when the oldest message that still waits, or may be under way, arrived; None when none does."""
         with self._ready:
-            return self._messages[0][0] if self._messages else None
+            # Of several sources each is in order, all together need not be.
+            first = self._messages if self._held else islice(self._messages, 1)
+            waiting = [arrived for arrived, _ in first]
+            return min([*waiting, *self._coming, *self._held.values()], default=None)
 
     def depth(self) -> tuple[int, int]:
         """Return how many messages and bytes wait."""

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import structlog
 
 from broker.paho_transport import connect_once
-from broker.port import Handlers, Link, Transport
-from broker.tls import tls_of
+from broker.port import Handlers, Transport
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leadership import LeaderProbe
 from coordinator.journal.port import Leader
+from coordinator.process.link import link_of
 from coordinator.process.queue import EventQueue
 from coordinator.process.standby import about
 from coordinator.telemetry.metrics import Metrics
@@ -252,13 +252,3 @@ class Service:
         wake = self.coordinator.next_wake()
         longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the queue's lock
         return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.timeline.now()))
-
-
-def link_of(config: CoordinatorConfig) -> Link:
-    """Return how to reach the broker."""
-    return config.connection.link(
-        config.broker,
-        f"gf-coordinator-{config.fleet}",
-        tls=tls_of(config.identity, config.ca_file),
-        insecure_plaintext=config.insecure_plaintext,
-    )

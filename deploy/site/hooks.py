@@ -1,9 +1,9 @@
-"""What the site needs beyond ``mkdocs.yml``: pages that live elsewhere, diagrams and formulas without scripts.
+"""What the site needs beyond ``mkdocs.yml``: pages that live elsewhere, formulas without scripts.
 
 - Each scheme's README is a page of the reference; a new folder under ``glassfleet/schemes/`` appears by itself. The
   change log and the guide for contributors are pages, too.
 - Links are written for readers of the repository. Those that lead to files that are no pages become the file's name.
-- Mermaid diagrams and TeX formulas become SVG here, so that the site loads nothing from anywhere.
+- TeX formulas become SVG here, so that the site loads nothing from anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from deploy.site import diagrams, formulas, messages
+from deploy.site import formulas, messages
 
 ROOT = Path(__file__).resolve().parents[2]
 DESCRIBED = "reference/asyncapi.yaml"
@@ -27,7 +27,6 @@ DECISIONS = "adr/index.md"
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):(?=<code>)")
 """A role of reStructuredText in a docstring."""
-_MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def borrowed() -> dict[str, str]:
@@ -79,13 +78,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Draw diagrams, and point links to where things are in the site."""
+    """Point links to where things are in the site."""
     del config
     here = page.file.src_uri
     source = borrowed().get(here, f"docs/{here}")
     if here == DECISIONS:
         markdown += "\n" + "".join(f"- [{title}]({name})\n" for name, title in decisions().items())
-    markdown = _MERMAID.sub(lambda match: diagrams.draw(match[1]), markdown)
     return _LINK.sub(lambda match: _link(match, here=here, source=source, files=files), markdown)
 
 

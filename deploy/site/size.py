@@ -69,6 +69,8 @@ def sizes() -> dict[str, int]:
     counted["product: class names with two meanings"] = len(doubled_classes())
     counted["documentation: words"] = words("*.md", "docs/**/*.md", "glassfleet/**/*.md")
     counted["README: words"] = words("README.md")
+    glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
+    counted["glossary: entries"] = glossary.count("\n| ") - 1
     return counted
 
 

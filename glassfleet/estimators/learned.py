@@ -32,7 +32,7 @@ from glassfleet.explain import (
     summary,
 )
 from glassfleet.export import export, read_model, to_c, to_fml
-from glassfleet.export.figures import effect_picture, shares_picture, tree_picture
+from glassfleet.export.formats import effect_picture, shares_picture, tree_picture
 from glassfleet.model.baseline import BESIDE, ReferenceRow, reference_of
 from glassfleet.model.forecasts import tell_forecasts
 from glassfleet.model.protocol import nature

@@ -19,8 +19,7 @@ and
 
 from glassfleet.explain.counterfactual import Counterfactual, InputChange, counterfactual
 from glassfleet.explain.difference import Difference, difference
-from glassfleet.explain.effects import Effect, effect, importance, main_effects, reach, starting_row
-from glassfleet.explain.example import example_row
+from glassfleet.explain.effects import Effect, effect, example_row, importance, main_effects, reach, starting_row
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.model_view import ModelView
 from glassfleet.explain.partitions import FuzzySet, Partition, partitions

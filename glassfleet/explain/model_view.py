@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from glassfleet.explain.branches import Branch, rule_tree
-from glassfleet.explain.effects import CURVES, Effect, importance, main_effects, reach, starting_row
-from glassfleet.explain.example import example_row
+from glassfleet.explain.branches import Branch, Structure, rule_tree, structures
+from glassfleet.explain.effects import CURVES, Effect, example_row, importance, main_effects, reach, starting_row
 from glassfleet.explain.partitions import Partition, partitions
-from glassfleet.explain.rule_summary import RuleSummary, rule_summaries
-from glassfleet.explain.structures import Structure, structures
-from glassfleet.explain.summary import ModelSummary, summary
+from glassfleet.explain.summary import ModelSummary, RuleSummary, rule_summaries, summary
 from glassfleet.model.baseline import ReferenceRow, reference_of
 from glassfleet.model.intervals import over_all
 from glassfleet.model.protocol import Model, Nature, nature

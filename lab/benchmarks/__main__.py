@@ -2,7 +2,6 @@
 
 ``scale``, ``storm`` and ``long`` take ``--vehicles N ...``: fleets of so many, one after the other;
 ``scale --signed`` signs.
-``standby`` takes ``--journal URL``.
 """
 
 from __future__ import annotations
@@ -19,15 +18,11 @@ from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
     "wire": "wire:wire",
-    "private": "private:private",
     "support": "support:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
     "long": "scale:long",
-    "standby": "standby:standby",
     "ends": "courses:ends",
-    "recordings": "files:recordings",
-    "tables": "files:tables",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long")
@@ -39,7 +34,6 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
     parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help=f"{', '.join(OF_FLEETS)}: fleets of N")
     parser.add_argument("--signed", action="store_true", help="scale: all sign what they say")
-    parser.add_argument("--journal", metavar="URL", help="standby: an empty PostgreSQL database; none: SQLite")
     options = parser.parse_args(words)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
@@ -49,7 +43,6 @@ def main(words: list[str]) -> None:
     for name in options.names or BENCHMARKS:
         module, _, function = BENCHMARKS[name].partition(":")
         arguments = [options.vehicles] if name in OF_FLEETS and options.vehicles else []
-        arguments += [options.journal] if name == "standby" and options.journal else []
         how = {"signed": True} if name == "scale" and options.signed else {}
         getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments, **how)
 

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from console.common import broker_kind_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import (
+    broker_kind_option,
+    check_kind,
+    ended_by_sigterm,
+    json_option,
+    keep_option,
+    options_as,
+    print_json,
+    workshop,
+)
 from console.progress import progress
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
 from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
@@ -22,10 +31,11 @@ class ChaosOptions:
     faults: int
     seed: int
     vehicles: int | None
-    broker_kind: str
+    kind: str
     secure: bool
     private: bool
     standby: bool
+    workers: bool
     deadline: float
     report: Path | None
     keep: Path | None
@@ -39,7 +49,7 @@ class ChaosOptions:
     help="Of the schedule: which faults, on whom, in which state of the run, for how long.",
 )  # fmt: skip
 @click.option("--vehicles", type=click.IntRange(2, 50), metavar="N", help="Agents. Default: 5; with --private, 15.")
-@broker_kind_option("--broker-kind")
+@broker_kind_option
 @click.option(
     "--secure", is_flag=True,
     help="Everybody with a certificate, over mutual TLS, all messages signed; certificates are renewed and revoked on "
@@ -55,13 +65,16 @@ class ChaosOptions:
     help="Two coordinators on one journal: one stands by, and takes the place of the other whenever that is killed.",
 )  # fmt: skip
 @click.option(
+    "--workers", is_flag=True,
+    help="The coordinator has two intake workers, which are killed and frozen as well.",
+)  # fmt: skip
+@click.option(
     "--deadline", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="SECONDS", help="Per round."
 )
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Save the report (JSON, with the schedule) here; FILE.txt gets the page.")  # fmt: skip
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Work in DIR and keep journal, outboxes and logs.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON on stdout; everything else on stderr.")
+@keep_option
+@json_option
 @options_as(ChaosOptions)
 def chaos(options: ChaosOptions) -> int:
     """Break a fleet in every way, run after run, and check that nothing was lost and nothing counted twice.
@@ -86,6 +99,7 @@ def chaos(options: ChaosOptions) -> int:
       glassfleet lab chaos --faults 100 --secure --report chaos.json
       glassfleet lab chaos --faults 100 --private
       glassfleet lab chaos --faults 100 --standby
+      glassfleet lab chaos --faults 100 --workers
     """
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
@@ -95,22 +109,25 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
     seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
+    workers = options.workers
     vehicles = options.vehicles or (15 if private else 5)
-    if secure and options.broker_kind == "embedded":
-        raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+    check_kind(options.kind, secure=secure)
     if secure and standby:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
         )
+    if secure and workers:
+        raise UsageError("--secure and --workers cannot go together: each worker would need a certificate of its own")
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
-        schedule = make_schedule(seed, options.faults, list(files), secure=secure, private=private, standby=standby)
+        more = {"secure": secure, "standby": standby, "workers": workers}
+        schedule = make_schedule(seed, options.faults, list(files), private=private, **more)
         settings = Settings(schedule, files, seed, options.deadline, private=private)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        fleet = Fleet(work, files, options.broker_kind, limits, secure=secure, standby=standby)
+        fleet = Fleet(work, files, options.kind, limits, **more)
         try:
             with progress("faults", options.faults) as bar:
                 played = play(settings, fleet, bar)
@@ -124,8 +141,9 @@ def chaos(options: ChaosOptions) -> int:
             findings = examine(evidence, files)
         stolen_identities = evidence.stolen_identities if secure else None
         report = reports.document(
-            seed, options.faults, vehicles, played, findings, stolen_identities, private=private, standby=standby
-        )
+            seed, options.faults, vehicles, played, findings, stolen_identities,
+            private=private, standby=standby, workers=workers,
+        )  # fmt: skip
     page = "\n".join(reports.lines(report))
     _save(options.report, report, page)
     click.echo(page, err=options.as_json)

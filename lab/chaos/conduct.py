@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -334,6 +335,10 @@ class _Conductor:
             case "coordinator-freeze" | "standby-freeze" | "agent-freeze" | "broker-freeze":
                 fleet.freeze(name)
                 return lambda: fleet.thaw(name)
+            case "worker-kill" | "worker-freeze":
+                worker = 1 + int(fault.strength)
+                fleet.signal_worker(worker, signal.SIGKILL if fault.kind == "worker-kill" else signal.SIGSTOP)
+                return lambda: fleet.signal_worker(worker, signal.SIGCONT)
             case "link-cut":
                 fleet.proxy.cut(name)
                 return lambda: fleet.proxy.mend(name)

@@ -17,6 +17,7 @@ from broker.servers.process import ChildBroker, free_port
 from broker.url import parse_url
 from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
+from lab.chaos.logs import read_lines
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR, STANDBY
 from lab.processes import Process, ProcessFleet
@@ -30,6 +31,10 @@ _LEADS = '"event": "coordinator-up"'
 """What a coordinator logs when another one has the journal, and when it has."""
 
 FLEET = "chaos"
+
+WORKERS = 2
+STARTED, ENDED = "intake-worker-started", "intake-worker-ended"
+"""What a coordinator logs of its intake workers."""
 
 
 class Fleet:
@@ -49,6 +54,8 @@ class Fleet:
     standby : bool
         Two coordinators on one journal. `COORDINATOR` is always the one that leads, and `STANDBY` the other: when that
         one leads, they change names.
+    workers : bool
+        Whether the coordinator has intake workers, two.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class Fleet:
         *,
         secure: bool = False,
         standby: bool = False,
+        workers: bool = False,
     ) -> None:
         self.work = work
         self.coordinators = (COORDINATOR, STANDBY) if standby else (COORDINATOR,)
@@ -95,6 +103,8 @@ class Fleet:
             faults = work / f"{name}.faults.json"
             self.mischief[name] = MischiefFile(faults)
             own = {"GLASSFLEET_BROKER": url, "GLASSFLEET_MAX_MESSAGE_BYTES": limit, VARIABLE: str(faults)}
+            if workers:
+                own["GLASSFLEET_INTAKE_WORKERS"] = str(WORKERS)
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
             self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))
@@ -146,6 +156,16 @@ class Fleet:
             self.processes[name].thaw()
         elif self.broker.is_running:
             os.kill(self.broker.pid, signal.SIGCONT)
+
+    def signal_worker(self, worker: int, number: int) -> None:
+        """Send a signal to an intake worker of the coordinator, from 1, if there is one now."""
+        process = self.processes[COORDINATOR]
+        lines = read_lines(process.log, process.began)
+        pids = [each["pid"] for each in lines if each.get("event") == STARTED and each["worker"] == worker]
+        ended = [each["pid"] for each in lines if each.get("event") == ENDED]
+        if process.is_running and pids and pids[-1] not in ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pids[-1], number)
 
     # The broker
 

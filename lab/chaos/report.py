@@ -28,6 +28,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     *,
     private: bool = False,
     standby: bool = False,
+    workers: bool = False,
 ) -> dict[str, Any]:
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
@@ -37,7 +38,8 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
         + (" --secure" if stolen_identities is not None else "")
         + (" --private" if private else "")
-        + (" --standby" if standby else ""),
+        + (" --standby" if standby else "")
+        + (" --workers" if workers else ""),
         "broker": played.broker_kind,
         "private": private,
         "vehicles": vehicles,

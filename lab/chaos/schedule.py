@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-COORDINATOR, STANDBY, BROKER, EVERYONE = "coordinator", "standby", "broker", "everyone"
+COORDINATOR, STANDBY, WORKER, BROKER, EVERYONE = "coordinator", "standby", "worker", "broker", "everyone"
 """Of two coordinators the first name is always that of the one that leads."""
 
 STATES = ("gathering", "domain", "recruiting", "learning")
@@ -45,6 +45,9 @@ and enrols again with a new key."""
 STANDBY_KINDS: dict[str, int] = {"standby-kill": 5, "standby-freeze": 4}
 """The same, for what happens with a coordinator on stand-by only (``--standby``), which also takes the place of the one
 that leads whenever that one is killed or crashes."""
+
+WORKER_KINDS: dict[str, int] = {"worker-kill": 8, "worker-freeze": 4}
+"""The same, for what happens to the intake workers of a coordinator that has some (``--workers``)."""
 
 LASTS: dict[str, tuple[float, float]] = {
     "kill": (0.0, 1.2),
@@ -98,7 +101,7 @@ class Fault:
     kind : str
         One of `KINDS`.
     target : str
-        ``coordinator``, ``standby``, ``broker``, ``everyone`` or an agent's id.
+        ``coordinator``, ``standby``, ``worker``, ``broker``, ``everyone`` or an agent's id.
     state : str
         One of `STATES`, ``pairing`` or ``any``: it strikes when the run is in this state.
     answers : int
@@ -109,7 +112,7 @@ class Fault:
         Seconds.
     strength : float
         Chance per message, seconds of delay, or seconds of the jump; by kind. Of a revoked vehicle: 1 when its
-        connection is cut, so that it must connect again; 0 when it stands, without a right.
+        connection is cut, so that it must connect again; 0 when it stands, without a right. Of a worker: which.
     count : int
         A crash happens at this publish, on a topic that contains `topic`.
     topic : str
@@ -139,6 +142,7 @@ def make_schedule(
     secure: bool = False,
     private: bool = False,
     standby: bool = False,
+    workers: bool = False,
 ) -> tuple[Fault, ...]:
     """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
 
@@ -155,10 +159,13 @@ def make_schedule(
         Of private runs, in which vehicles are paired first and none are recruited later.
     standby : bool
         With `STANDBY_KINDS`, which come first.
+    workers : bool
+        With `WORKER_KINDS`, which come first.
     """
     # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
     rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
     kinds, more = list(KINDS), (SECURE_KINDS if secure else {}) | (STANDBY_KINDS if standby else {})
+    more |= WORKER_KINDS if workers else {}
     shares = KINDS | more
     rng.shuffle(kinds)
     if more:
@@ -177,7 +184,7 @@ def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str], j
     who, _, what = kind.rpartition("-")
     if who in ("agent", "vehicle"):
         target = rng.choice(list(vehicles))
-    elif who in (COORDINATOR, STANDBY, BROKER):
+    elif who in (COORDINATOR, STANDBY, WORKER, BROKER):
         target = who
     elif who in ("link", "clock"):
         target = rng.choice([*vehicles, COORDINATOR])
@@ -196,7 +203,7 @@ def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str], j
         "reordering": rng.uniform(0.1, 0.6),
         "jump": rng.choice(jumps),
     }.get(what, 0.0)
-    if what == "revoke":
+    if what == "revoke" or who == WORKER:
         strength = float(rng.randrange(2))
     topic = rng.choice(CRASH_TOPICS) if kind == "coordinator-crash" else ""
     count = rng.randint(1, 2 if topic or who == "agent" else 12) if what == "crash" else 0

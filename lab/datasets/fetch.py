@@ -127,15 +127,13 @@ def difference(known: Known, table: RawTable) -> str:
     return ""
 
 
-def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived = lambda _size, _of: None) -> Path:
+def fetch(known: Known, folder: Path, arrived: Arrived = lambda _size, _of: None) -> Path:
     """Fetch a dataset into `folder`; return its path. Nothing is put in place that is not as known.
 
     Parameters
     ----------
     known : Known
     folder : Path
-    urls : sequence of str
-        Instead of the known addresses; their files are read as the known ones are.
     arrived : callable
         Is told how much of each file came.
 
@@ -150,26 +148,21 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived
     """
     if known.source is None:
         raise UsageError(f"{known.name} cannot be fetched: {known.note}. Its home is {known.home}")
-    if known.source.shipped and not urls:
+    if known.source.shipped:
         table = shipped(known.source.shipped)
     else:
-        wanted = urls or known.source.urls
-        files = [(Path(urllib.parse.urlsplit(url).path).name, download(url, arrived)) for url in wanted]
+        urls = known.source.urls
+        files = [(Path(urllib.parse.urlsplit(url).path).name, download(url, arrived)) for url in urls]
         table = table_of(known.source, files)
     if words := difference(known, table):
         raise VerificationError(f"{known.name}: {words}. Nothing was written")
     if len(table.names) == known.features + 1 and table.names[-1] != known.target:
         table = table.renamed([*table.names[:-1], known.target])
     path = folder / known.file
-    put(path, as_csv_gz(table))
-    return path
-
-
-def put(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; raises StorageError."""
     with os_faults_as(StorageError, f"cannot write {path}", ". Make room, or choose another --data-dir"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_private(path, data, 0o644)
+        replace_private(path, as_csv_gz(table), 0o644)
+    return path
 
 
 def verify(known: Known, folder: Path) -> Check:

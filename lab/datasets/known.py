@@ -194,7 +194,7 @@ _ALL = (
             f"qoe/vehicle_{number}", "regression", rows, 16, "y", "FRT, FRBC, TSK",
             "https://docenti.ing.unipi.it/g.nardini/ai6g_qoe_dataset.html",
             "Apache-2.0 (Unipisa/OpenFL-XAI, where these rows are published)", digest, None,
-            "rows of one vehicle, with a split column; from a raw export: glassfleet lab datasets qoe",
+            "rows of one vehicle, with a split column",
         )
         for number, (rows, digest) in enumerate(_VEHICLES)
     ),

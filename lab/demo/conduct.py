@@ -53,6 +53,9 @@ class Result:
     seconds: float
 
 
+TIMEOUT = 300.0
+"""Seconds that the run may take."""
+
 Stay = Callable[[Result | RunFailedError, Fleet], None]
 """Is shown what came of a run while all processes are up; they are ended when it returns."""
 
@@ -68,12 +71,13 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
     Raises
     ------
     RunFailedError
-        The run failed, or did not end within ``--timeout``.
+        The run failed, or did not end within `TIMEOUT`.
     GlassfleetError
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    rows = read_rows(settings.files, settings.options.target, labels=settings.labels, memory=settings.memory)
+    spec = settings.spec
+    rows = read_rows(settings.files, spec.target, labels=settings.labels, memory=spec.memory)
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:
@@ -105,29 +109,6 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
     return _result(settings, status, record, rows, fleet, seconds, watcher)
 
 
-def specification(settings: Settings) -> dict[str, Any]:
-    """Return the run's specification as the coordinator's API takes it."""
-    vehicles = len(settings.files)
-    return {
-        "scheme": settings.scheme,
-        "parameters": {name: value for name, value in settings.parameters.items() if name != "support"},
-        "participation": settings.participation,
-        "policy": {
-            "min_agents": min(2, vehicles),
-            "deadline": settings.deadline,
-            "gather_agents": vehicles,
-            "gather_timeout": 90.0,
-            # Each vehicle that is lost may send the growth back once.
-            "max_restarts": 2 * vehicles,
-        },
-        "model": settings.model,
-        "bounds": None if settings.bounds is None else dict(settings.bounds),
-        "memory": None if settings.memory is None else settings.memory.to_document(),
-        "seed": settings.options.seed,
-        "private": {"support": settings.support} if settings.options.private else None,
-    }
-
-
 def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> CoordinatorClient:
     watcher.step("starting the broker")
     fleet.start_broker()
@@ -148,8 +129,8 @@ def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordi
 
 
 def _follow(settings: Settings, api: CoordinatorClient, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
-    run = str(api.post("/api/runs", specification(settings))["run"])
-    end = time.monotonic() + settings.options.timeout
+    run = str(api.post("/api/runs", settings.spec.to_document())["run"])
+    end = time.monotonic() + TIMEOUT
     while True:
         status: dict[str, Any] = api.get(f"/api/runs/{run}")
         if status["phase"] == "gathering":
@@ -162,9 +143,7 @@ def _follow(settings: Settings, api: CoordinatorClient, fleet: Fleet, watcher: W
         fleet.play(len(status["rounds"]) + (status.get("open") is not None))
         fleet.check()
         if time.monotonic() > end:
-            raise RunFailedError(
-                f"the run did not end within {settings.options.timeout:g} s (--timeout); it was {status['phase']}"
-            )
+            raise RunFailedError(f"the run did not end within {TIMEOUT:g} s; it was {status['phase']}")
         time.sleep(POLL)
     if status["outcome"] != "finished":
         raise RunFailedError(f"the run {status['outcome']}: {status['reason']}")

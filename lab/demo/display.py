@@ -226,10 +226,9 @@ Watcher: TypeAlias = Lines | Live
 
 
 @contextmanager
-def watching(*, plain: bool = False) -> Iterator[Watcher]:
-    """Give the display that fits: live on a terminal, else (or when `plain`) lines."""
-    lively = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if plain or not lively:
+def watching() -> Iterator[Watcher]:
+    """Give the display that fits: live on a terminal, else lines."""
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield Lines()
         return
     live = Live()

@@ -78,7 +78,7 @@ class Fleet:
                 settings.work, FLEET, COORDINATOR, list(settings.files), [OPERATOR]
             )
         else:
-            self._broker = launch(prefer=settings.options.broker_kind, state_dir=settings.work / "broker")
+            self._broker = launch(prefer=settings.options.kind, state_dir=settings.work / "broker")
         # In the environment and not among the arguments, which everybody on the machine can read.
         self._environment = {"GLASSFLEET_BROKER": self._broker.url, "GLASSFLEET_FLEET": FLEET}
 
@@ -109,8 +109,8 @@ class Fleet:
         settings = self._settings
         arguments = ["agent", "--id", vehicle, "--data", str(settings.files[vehicle])]
         arguments += ["--state-dir", str(settings.work / "vehicles")]
-        if settings.options.target is not None:
-            arguments += ["--target", settings.options.target]
+        if settings.spec.target is not None:
+            arguments += ["--target", settings.spec.target]
         if settings.labels:
             arguments.append("--labels")
         delay = settings.slowness if vehicle in settings.plan.slow else settings.pace

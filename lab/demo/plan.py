@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, least_members
-from schemas.errors import UsageError
 
 FIRST_KILL, LAST_KILL = 2, 6
 """Kills happen when this many rounds have been opened, at the earliest and at the latest: from the search for the
@@ -36,7 +35,7 @@ class Plan:
     slow: tuple[str, ...] = ()
 
 
-def make_plan(  # noqa: PLR0917 - the command's options, in their order
+def make_plan(  # noqa: PLR0917 - as they are drawn
     vehicles: Sequence[str], drop: float, slow: float, rejoin: float, seed: int, rounds: int | None = None
 ) -> Plan:
     """Draw a plan.
@@ -56,15 +55,7 @@ def make_plan(  # noqa: PLR0917 - the command's options, in their order
     -------
     Plan
         At least two vehicles (one, in a fleet of two or one) are neither killed nor slow.
-
-    Raises
-    ------
-    UsageError
-        A share is outside [0, 1].
     """
-    for name, share in (("--drop", drop), ("--slow", slow), ("--rejoin", rejoin)):
-        if not 0.0 <= share <= 1.0:
-            raise UsageError(f"{name} {share}: give a share of the vehicles from 0 to 1")
     spare = max(0, len(vehicles) - (2 if len(vehicles) > 2 else 1))
     killed = min(_count(drop, len(vehicles), at_least_one=True), spare)
     lagging = min(_count(slow, len(vehicles), at_least_one=False), spare - killed)

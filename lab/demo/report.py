@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from console.model.words import explanation_lines, rule_lines, wrapped
+from console.operator.words import explanation_lines, rule_lines, wrapped
 from glassfleet.data.dataset import Dataset
 from glassfleet.model.baseline import explained, reference_of
 from glassfleet.model.protocol import Model, nature, readable_rules
 from glassfleet.model.rules import measures_note, most_used
 from lab.demo.conduct import Result
-from lab.demo.options import DemoOptions
+from lab.demo.options import Settings
 from lab.demo.reference import Verdict
 from lab.experiments.folds import SETTINGS
 from schemas.rounds import count
@@ -59,7 +59,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     return lines
 
 
-def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
+def summary(result: Result, settings: Settings) -> dict[str, Any]:
     """Return the summary as JSON values."""
     verdict, record = result.verdict, result.record
     return {
@@ -83,7 +83,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
             "federated": verdict.federated,
             "central": verdict.central or None,
             "promised": verdict.promised,
-            "reason": "" if verdict.equal else _comparison(result, exact=options.exact or options.private),
+            "reason": "" if verdict.equal else _comparison(result, exact=settings.is_exact),
         },
         verdict.metric: {
             **{setting: verdict.mean(setting) for setting in SETTINGS},
@@ -92,8 +92,8 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
                 for vehicle, score in verdict.scores.items()
             },
         },
-        "exact": bool(options.exact),
-        "private": bool(options.private),
+        "exact": settings.is_exact,
+        "private": settings.spec.private is not None,
         "joined_bins": int(result.status["joined_bins"]),
         "dropped": list(result.killed),
         "slow": list(result.slow),
@@ -103,7 +103,7 @@ def summary(result: Result, options: DemoOptions) -> dict[str, Any]:
         "restarts": int(result.status["restarts"]),
         "seconds": round(result.seconds, 3),
         "broker": result.broker_kind,
-        "seed": options.seed,
+        "seed": settings.options.seed,
     }
 
 

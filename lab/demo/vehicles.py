@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
+from edge_agent.sources import SPLIT, Source, read_source
 from edge_agent.sources.readers import locate, vehicle_files
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from lab.qoe.windows import labels_of
 from schemas.errors import DataError, StorageError, os_faults_as
 
 SHOWN = 5
@@ -94,51 +88,6 @@ def check_columns(files: Mapping[str, Path], target: str | None = None) -> None:
         )
 
 
-def labelled_files(
-    files: Mapping[str, Path], folder: Path, target: str | None, good_above: float, *, labels: bool
-) -> dict[str, Path]:
-    """Return files whose target is a class, by vehicle id: the same ones where it is one already, else copies.
-
-    Parameters
-    ----------
-    files : mapping of str to Path
-    folder : Path
-        Where copies are written: the target's numbers become Good, above `good_above`, or Poor.
-    target : str or None
-        None: the last column.
-    good_above : float
-    labels : bool
-        Take the target as it is, even where it looks like a number.
-
-    Raises
-    ------
-    DataError
-        A file cannot be used, or the target is a number at some vehicles and text at others.
-    StorageError
-        A copy cannot be written.
-    """
-    if labels:
-        return dict(files)
-    tables = {name: read_table(path) for name, path in files.items()}
-    texts = {name: _target_of(table, target) in table.text for name, table in tables.items()}
-    if all(texts.values()):
-        return dict(files)
-    if any(texts.values()):
-        text = next(name for name, is_text in texts.items() if is_text)
-        number = next(name for name, is_text in texts.items() if not is_text)
-        raise DataError(
-            f"the target is text in {files[text]} and numbers in {files[number]}: make them alike, or give --labels to "
-            "take the numbers as classes"
-        )
-    copies: dict[str, Path] = {}
-    with os_faults_as(StorageError, UNWRITABLE.format(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            copies[name] = folder / f"{name}.csv.gz"
-            copies[name].write_bytes(gzip.compress(_with_labels(table, target, good_above), compresslevel=3, mtime=0))
-    return copies
-
-
 def read_rows(
     files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
 ) -> dict[str, Source]:
@@ -151,22 +100,3 @@ def read_rows(
         source = read_source(path, target=target, labels=labels, hold_back=True)
         rows[name] = Source(remember(source.train, memory), remember(source.test, memory))
     return rows
-
-
-def _target_of(table: Table, target: str | None) -> str:
-    name = target if target is not None else [column for column in table.names if column != SPLIT][-1]
-    table.column(name)  # tells, with the columns that there are, when it is none of them
-    return name
-
-
-def _with_labels(table: Table, target: str | None, good_above: float) -> bytes:
-    label = _target_of(table, target)
-    columns = [
-        labels_of(column.astype(np.float64), good_above) if name == label else column
-        for name, column in zip(table.names, table.columns, strict=True)
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.names)
-    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
-    return text.getvalue().encode()

@@ -16,9 +16,6 @@ from console.common import COMMANDLINE
 if TYPE_CHECKING:
     from lab.demo.plan import Plan
 
-OWN_MEMORY = "own"
-"""What ``--memory`` without a file stands for."""
-
 
 def plan_words(plan: Plan) -> str:
     """Return in words how many vehicles are killed, come back and lag."""
@@ -48,11 +45,10 @@ def staying_command() -> str:
         ):
             continue
         value = context.params.get(name)
-        for each in value if isinstance(value, tuple) else (value,):
-            if each is True or (name == "memory" and each == OWN_MEMORY):
-                words.append(parameter.opts[0])
-            elif each is not None and each is not False:
-                words += [parameter.opts[0], str(each).removesuffix(".0") if isinstance(each, float) else str(each)]
+        if value is True:
+            words.append(parameter.opts[0])
+        elif value is not None and value is not False:
+            words += [parameter.opts[0], f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join([*words, "--stay"])
 
 

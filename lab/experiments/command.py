@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from console.common import RowsFile, json_option, parse_parameters, print_json, rows_there, table_lines
+from console.common import (
+    RowsFile,
+    json_option,
+    options_as,
+    param_option,
+    parse_parameters,
+    print_json,
+    rows_there,
+    table_lines,
+)
+from console.operator.specification import MEMORY_HELP, checked_parameters, memory_file
 from console.progress import progress
-from console.run.specification import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
+from glassfleet.data.dataset import Dataset
 from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
 from lab.experiments.rows import read_rows
+from lab.experiments.workers import jobs_option
 from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew
 from schemas.errors import DataError, RunFailedError, UsageError
@@ -28,16 +40,42 @@ MEASURES = {"rmse": "RMSE", "f1": "F1"}
 TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "central (CL)"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """Of ``glassfleet lab experiment``."""
+
+    scheme: str
+    path: Path
+    target: str | None
+    labels: bool
+    clients: int | None
+    folds: int | None
+    seed: int | None
+    settings: list[str]
+    protocol: str
+    participation: float
+    skew: Skew
+    pairs: tuple[str, ...]
+    memory_path: Path | None
+    jobs: int | None
+    as_json: bool
+
+
+def _settings(_context: click.Context, _parameter: click.Parameter, text: str) -> list[str]:
+    chosen = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [part for part in chosen if part not in SETTINGS]
+    if unknown or not chosen or len(set(chosen)) != len(chosen):
+        fault = f"unknown setting {unknown[0]!r}" if unknown else "each setting once, and at least one"
+        raise UsageError(f"--settings {text!r}: {fault}; known: {','.join(SETTINGS)}")
+    return chosen
+
+
 @click.command()
 @click.option("--scheme", default=DEFAULT, show_default=True, help="Name of the scheme.")
 @click.option(
-    "--csv",
-    "path",
-    required=True,
-    type=RowsFile(),
-    metavar="FILE",
+    "--csv", "path", required=True, type=RowsFile(), metavar="FILE",
     help="Table: a file that `glassfleet data --help` lists.",
-)
+)  # fmt: skip
 @click.option("--target", metavar="COLUMN", help="Column to predict.  [default: the last]")
 @click.option(
     "--labels", is_flag=True, help="The target is a class label even if it looks like a number, e.g. 0 and 1."
@@ -51,68 +89,29 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for tree]"
 )
-@click.option("--settings", default=",".join(SETTINGS), show_default=True, help="Which settings to run, with commas.")
 @click.option(
-    "--protocol",
-    default="paper",
-    show_default=True,
-    type=click.Choice(["paper", "federated"]),
+    "--settings", default=",".join(SETTINGS), show_default=True, callback=_settings,
+    help="Which settings to run, with commas.",
+)  # fmt: skip
+@click.option(
+    "--protocol", default="paper", show_default=True, type=click.Choice(["paper", "federated"]),
     help="paper: limits from the pooled rows, as in the papers. federated: limits found by the clients, as in a run "
     "before it makes them readable.",
-)
+)  # fmt: skip
 @click.option(
-    "--participation",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0.0, 1.0, min_open=True),
-    metavar="SHARE",
+    "--participation", default=1.0, show_default=True, type=click.FloatRange(0.0, 1.0, min_open=True), metavar="SHARE",
     help="Share of the clients that answers a federated round, drawn anew in each.",
-)
+)  # fmt: skip
 @click.option(
-    "--skew",
-    default="iid",
-    show_default=True,
-    type=click.Choice(["iid", "quantity", "quantity+label"]),
-    help="iid: the paper's split. Else Dirichlet shares: of all rows, or of the rows of each label.",
-)
-@click.option(
-    "--alpha",
-    default=0.5,
-    show_default=True,
-    type=click.FloatRange(0.0, min_open=True),
-    help="Concentration of --skew; small is uneven.",
-)
-@click.option(
-    "--repeat",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 1000),
-    help="Run all folds this often, with the seeds SEED, SEED + 1 and so on.",
-)
-@click.option("--param", "pairs", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
+    "--skew", default="iid", show_default=True, type=click.Choice(["iid", "quantity", "quantity+label"]),
+    help="iid: the paper's split. Else Dirichlet shares (alpha 0.5): of all rows, or of the rows of each label.",
+)  # fmt: skip
+@param_option("Parameter of the scheme; repeatable.")
 @click.option("--memory", "memory_path", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
-@click.option("--jobs", type=click.IntRange(1, 256), help="Processes that run folds.  [default: one per core]")
+@jobs_option
 @json_option
-def experiment(
-    *,
-    scheme: str,
-    path: Path,
-    target: str | None,
-    labels: bool,
-    clients: int | None,
-    folds: int | None,
-    seed: int | None,
-    settings: str,
-    protocol: str,
-    participation: float,
-    skew: Skew,
-    alpha: float,
-    repeat: int,
-    pairs: tuple[str, ...],
-    memory_path: Path | None,
-    jobs: int | None,
-    as_json: bool,
-) -> None:
+@options_as(ExperimentOptions)
+def experiment(options: ExperimentOptions) -> None:
     """Compare local, federated and central learning of a scheme on a CSV file.
 
     The rows are cut into folds and clients as the scheme's paper does: for regression nested KFold, folds first; for
@@ -122,80 +121,69 @@ def experiment(
     \b
     Examples:
       glassfleet lab experiment --csv california.csv.gz --target MedianHouseValue
-      glassfleet lab experiment --scheme frbc --csv magic.csv.gz --skew quantity+label --repeat 3
+      glassfleet lab experiment --scheme frbc --csv magic.csv.gz --skew quantity+label
       glassfleet lab experiment --scheme tsk --csv mortgage.csv.gz --settings federated --participation 0.5
     """
-    chosen = _settings(settings)
-    loaded = catalogue.load(scheme)
-    given = parse_parameters(pairs)
+    loaded = catalogue.load(options.scheme)
+    given = parse_parameters(options.pairs)
     _parameters(loaded, given, {})  # a misspelt option is told before a large file is read
-    if participation < 1 and "elastic" not in loaded.participation:
+    if options.participation < 1 and "elastic" not in loaded.participation:
         raise UsageError(
-            f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
+            f"--participation {options.participation:g}: {options.scheme} needs the same clients in every round; leave "
+            "the option out"
         )
-    memory = None if memory_path is None else memory_file(memory_path)
-    table = read_rows(rows_there(path), target, loaded, labels=labels, memory=memory)
-    y = table.y
-    paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
-    parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
-    clients, folds = clients or paper.clients, folds or paper.folds
-    seed = paper.seed if seed is None else seed
-    if len(y) < folds * clients:
-        raise DataError(
-            f"{path}: {len(y)} rows are too few for {folds} folds of {clients} clients, at least {folds * clients} are "
-            "needed. Lower --folds or --clients, or bring more rows"
-        )
-    plan = Plan(
-        scheme,
-        parameters,
-        list(table.features),
-        table.target,
-        protocol,
-        clients,
-        folds,
-        seed,
-        chosen,
-        participation=participation,
-        skew=skew,
-        alpha=alpha,
-        repeat=repeat,
-        categories=table.categories,
-    )
+    memory = None if options.memory_path is None else memory_file(options.memory_path)
+    table = read_rows(rows_there(options.path), options.target, loaded, labels=options.labels, memory=memory)
+    plan = _plan(options, table, loaded, given)
     results: dict[int, Any] = {}
     try:
-        with progress(f"{scheme}, {plan.units} folds", plan.units) as done:
-            for unit, result in run_folds(plan, table.X, y, min(jobs or os.cpu_count() or 1, plan.units)):
-                results[unit] = result
-                scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in chosen)
-                measure = MEASURES[result[chosen[0]]["measure"]]
-                number = f"fold {unit % folds + 1}" + (f" of seed {seed + unit // folds}" if repeat > 1 else "")
-                done(f"{number}: test {measure} {scores}  ({len(results)} of {plan.units} done)")
+        with progress(f"{plan.scheme}, {plan.folds} folds", plan.folds) as done:
+            processes = min(options.jobs or os.cpu_count() or 1, plan.folds)
+            for fold, result in run_folds(plan, table.X, table.y, processes):
+                results[fold] = result
+                scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in plan.settings)
+                measure = MEASURES[result[plan.settings[0]]["measure"]]
+                done(f"fold {fold + 1}: test {measure} {scores}  ({len(results)} of {plan.folds} done)")
     except ValueError as fault:
-        raise RunFailedError(f"{scheme}: {fault}") from fault
-    shown = ("scheme", "protocol", "target", "clients", "folds", "seed", "participation", "skew", "repeat")
+        raise RunFailedError(f"{plan.scheme}: {fault}") from fault
+    shown = ("scheme", "protocol", "target", "clients", "folds", "seed", "participation", "skew", "parameters")
     summary: dict[str, Any] = {
         **{name: getattr(plan, name) for name in shown},
-        "parameters": plan.parameters,
-        "file": path.name,
-        "rows": len(y),
+        "file": options.path.name,
+        "rows": table.rows,
         "features": len(table.features),
-        "alpha": None if skew == "iid" else alpha,
         **({} if memory is None else {"memory": memory.to_document()}),
-        "settings": mean_of([results[unit] for unit in range(plan.units)]),
+        "settings": mean_of([results[fold] for fold in range(plan.folds)]),
     }
-    if as_json:
+    if options.as_json:
         print_json(summary)
     else:
         _print_table(summary)
 
 
-def _settings(text: str) -> list[str]:
-    chosen = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [part for part in chosen if part not in SETTINGS]
-    if unknown or not chosen or len(set(chosen)) != len(chosen):
-        fault = f"unknown setting {unknown[0]!r}" if unknown else "each setting once, and at least one"
-        raise UsageError(f"--settings {text!r}: {fault}; known: {','.join(SETTINGS)}")
-    return chosen
+def _plan(options: ExperimentOptions, table: Dataset, scheme: Scheme, given: Mapping[str, Any]) -> Plan:
+    """Return the plan: the paper's, and what was given over it; raises DataError where the rows are too few."""
+    paper = protocol_of(scheme, labels=table.y.dtype.kind in "UO")
+    clients, folds = options.clients or paper.clients, options.folds or paper.folds
+    if table.rows < folds * clients:
+        raise DataError(
+            f"{options.path}: {table.rows} rows are too few for {folds} folds of {clients} clients, at least "
+            f"{folds * clients} are needed. Lower --folds or --clients, or bring more rows"
+        )
+    return Plan(
+        options.scheme,
+        _parameters(scheme, given, paper.parameters if options.protocol == "paper" else {}),
+        list(table.features),
+        table.target,
+        options.protocol,
+        clients,
+        folds,
+        paper.seed if options.seed is None else options.seed,
+        options.settings,
+        participation=options.participation,
+        skew=options.skew,
+        categories=table.categories,
+    )
 
 
 def _parameters(scheme: Scheme, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,11 +197,9 @@ def _unusual(summary: Mapping[str, Any]) -> str:
     """Name the options that are not as in the papers' plain experiment."""
     words = []
     if summary["skew"] != "iid":
-        words.append(f"skew {summary['skew']} (alpha {summary['alpha']:g})")
+        words.append(f"skew {summary['skew']}")
     if summary["participation"] < 1:
         words.append(f"{summary['participation']:.0%} of the clients per round")
-    if summary["repeat"] > 1:
-        words.append(f"{summary['repeat']} repetitions")
     return "".join(f", {word}" for word in words)
 
 

@@ -63,10 +63,6 @@ class Plan:
         Share of the clients, (0, 1], that answers a round of federated learning, drawn anew in each.
     skew : {"iid", "quantity", "quantity+label"}
         ``iid``: the protocol's own split. Otherwise see :func:`lab.protocols.skew.skewed_split`.
-    alpha : float
-        Concentration of a skewed split, > 0; small is uneven.
-    repeat : int
-        Times that all folds are run, with the seeds ``seed``, ``seed + 1`` and so on.
     categories : dict of str to list of str
         Of the columns of text: their categories, which the rows hold positions of.
     """
@@ -82,14 +78,7 @@ class Plan:
     settings: list[str]
     participation: float = 1.0
     skew: Skew = "iid"
-    alpha: float = 0.5
-    repeat: int = 1
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def units(self) -> int:
-        """Pieces of work: every fold of every repetition."""
-        return self.folds * self.repeat
 
 
 def plan_of(scheme: Scheme, data: Dataset, parameters: Mapping[str, Any], settings: Sequence[str]) -> Plan:
@@ -111,7 +100,7 @@ def plan_of(scheme: Scheme, data: Dataset, parameters: Mapping[str, Any], settin
     )
 
 
-def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldResult:
+def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> FoldResult:
     """Learn and score every setting of one fold.
 
     Parameters
@@ -119,16 +108,17 @@ def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> 
     plan : Plan
     X : ndarray of float64, shape (n, F)
     y : ndarray of float64 or text, shape (n,)
-    unit : int
-        In [0, plan.units): the fold, after as many times `plan.folds` as there were repetitions before it.
+    fold : int
+        In [0, plan.folds).
     """
     scheme = catalogue.load(plan.scheme)
     parameters = scheme.Parameters.model_validate(plan.parameters)
-    seed, train, test, domain, domain_seconds, width = rows_of(plan, X, y, unit)
+    train, test, domain, domain_seconds, width = rows_of(plan, X, y, fold)
     result: FoldResult = {}
     for setting in plan.settings:
         started = time.perf_counter()
-        learned = learn(scheme, parameters, domain, train, setting=setting, participation=plan.participation, seed=seed)
+        how: Any = {"setting": setting, "participation": plan.participation, "seed": plan.seed}
+        learned = learn(scheme, parameters, domain, train, **how)
         seconds = time.perf_counter() - started
         seconds += domain_seconds * (plan.protocol == "federated")
         result[setting] = measure(learned, train, test, seconds, width)
@@ -138,7 +128,6 @@ def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> 
 class FoldRows(NamedTuple):
     """What a fold's settings have in common; `width` brings an error to the target's own unit."""
 
-    seed: int
     train: Parts
     test: Parts
     domain: Domain
@@ -146,17 +135,15 @@ class FoldRows(NamedTuple):
     width: float
 
 
-def rows_of(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], unit: int) -> FoldRows:
+def rows_of(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> FoldRows:
     """Return the clients' rows and the domain of one fold, as `run_fold` learns from them."""
-    repetition, fold = divmod(unit, plan.folds)
-    seed = plan.seed + repetition
     scheme = catalogue.load(plan.scheme)
-    split = _split(plan, scheme, y, fold, seed)
+    split = _split(plan, scheme, y, fold)
     X, y, width = _scaled(plan, scheme, X, y)
     train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
     started = time.perf_counter()
     domain = _domain(plan, scheme, X, y, train)
-    return FoldRows(seed, train, test, domain, time.perf_counter() - started, width)
+    return FoldRows(train, test, domain, time.perf_counter() - started, width)
 
 
 @dataclass(frozen=True)
@@ -194,10 +181,10 @@ def _protocol(scheme: Scheme, y: NDArray[Any]) -> PaperProtocol:
     return protocol_of(scheme, labels=y.dtype.kind in "UO")
 
 
-def _split(plan: Plan, scheme: Scheme, y: NDArray[Any], fold: int, seed: int) -> list[tuple[Rows, Rows]]:
+def _split(plan: Plan, scheme: Scheme, y: NDArray[Any], fold: int) -> list[tuple[Rows, Rows]]:
     if plan.skew == "iid":
-        return _protocol(scheme, y).split(y, fold, plan.folds, plan.clients, seed)
-    return skewed_split(y, fold, plan.folds, plan.clients, seed, skew=plan.skew, alpha=plan.alpha)
+        return _protocol(scheme, y).split(y, fold, plan.folds, plan.clients, plan.seed)
+    return skewed_split(y, fold, plan.folds, plan.clients, plan.seed, skew=plan.skew)
 
 
 def _scaled(
@@ -262,7 +249,7 @@ def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, w
 
 
 def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) -> Iterator[tuple[int, FoldResult]]:
-    """Yield (unit, result) as folds finish, on up to `jobs` processes; 1: in this process.
+    """Yield (fold, result) as folds finish, on up to `jobs` processes; 1: in this process.
 
     Raises
     ------
@@ -270,26 +257,26 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
         A fold failed, or a worker process died.
     """
     if jobs == 1:
-        for unit in range(plan.units):
-            yield unit, run_fold(plan, X, y, unit)
+        for fold in range(plan.folds):
+            yield fold, run_fold(plan, X, y, fold)
         return
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
         np.save(Path(folder) / "X.npy", X, allow_pickle=False)
         np.save(Path(folder) / "y.npy", y, allow_pickle=False)
-        questions = [(unit, f"fold {unit}") for unit in range(plan.units)]
+        questions = [(fold, f"fold {fold}") for fold in range(plan.folds)]
         yield from ask_all(lambda: Worker("lab.experiments.folds", [folder], asdict(plan)), jobs, questions)
 
 
 def averages_of(plan: Plan, data: Dataset) -> dict[str, dict[str, Any]]:
     """Run all folds in this process; return :func:`lab.experiments.averages.mean_of` them."""
-    return mean_of([run_fold(plan, data.X, data.y, unit) for unit in range(plan.units)])
+    return mean_of([run_fold(plan, data.X, data.y, fold) for fold in range(plan.folds)])
 
 
 def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:
     """Answer the lines that a worker reads: the plan, then fold after fold."""
     plan = Plan(**json.loads(next(lines)))
     X, y = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ("X", "y"))
-    return serve(lines, lambda unit: run_fold(plan, X, y, unit))
+    return serve(lines, lambda fold: run_fold(plan, X, y, fold))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import Any, Self
 
+import click
+
 from schemas.errors import GlassfleetError, RunFailedError
+
+jobs_option = click.option("--jobs", type=click.IntRange(1, 256), help="Processes.  [default: one per core]")
 
 
 class Worker:

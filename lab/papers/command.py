@@ -12,6 +12,7 @@ import click
 from console.common import json_option, print_json
 from console.progress import progress
 from lab.datasets.known import NO_FOLDER, how_to_get
+from lab.experiments.workers import jobs_option
 from lab.papers.jobs import Chapter
 from lab.papers.page import Report, Section
 from schemas.errors import DataError, UsageError
@@ -36,9 +37,8 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
     metavar="DIR",
     help="Where report.md, report.html and pictures/ go; results/ in it keeps what was computed.",
 )
-@click.option("--jobs", type=click.IntRange(1, 256), help="Processes.  [default: one per core]")
+@jobs_option
 @click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
-@click.option("--fresh", is_flag=True, help="Compute everything again, whatever results/ has.")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
 @json_option
 def papers(
@@ -48,7 +48,6 @@ def papers(
     out: Path,
     jobs: int | None,
     full: bool,
-    fresh: bool,
     list_: bool,
     as_json: bool,
 ) -> None:
@@ -82,7 +81,7 @@ def papers(
         raise DataError(f"{data_dir} has no data for what was asked: {way}  (see: glassfleet lab datasets list)")
     if missing:
         click.echo(f"what is left out needs: {way}", err=True)
-    report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full, fresh=fresh)
+    report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full)
     _tell(report, out, as_json=as_json)
 
 
@@ -116,14 +115,14 @@ def _list(chosen: Sequence[Chapter], folder: Path | None, *, as_json: bool) -> N
 
 
 def _compute(
-    todo: Sequence[Chapter], missing: Sequence[Chapter], data: Path, out: Path, *, jobs: int, full: bool, fresh: bool
+    todo: Sequence[Chapter], missing: Sequence[Chapter], data: Path, out: Path, *, jobs: int, full: bool
 ) -> Report:
     # Imported late: it brings the learning and its libraries, which --list and --help do without.
     from lab.papers.schedule import results_of
 
     asked = [job for chapter in todo for job in chapter.jobs(data, full)]
     with progress("computing", len({job.label for job in asked})) as work:
-        results = results_of(asked, data, out / "results", processes=jobs, fresh=fresh, work=work)
+        results = results_of(asked, data, out / "results", processes=jobs, work=work)
     grouped: dict[str, list[Chapter]] = {}
     for chapter in todo:
         grouped.setdefault(chapter.paper, []).append(chapter)

@@ -16,9 +16,7 @@ from schemas.errors import RunFailedError, StorageError, os_faults_as
 from schemas.private_files import replace_private
 
 
-def results_of(
-    jobs: Sequence[Job], data: Path, kept: Path, *, processes: int, fresh: bool, work: Work
-) -> dict[str, Any]:
+def results_of(jobs: Sequence[Job], data: Path, kept: Path, *, processes: int, work: Work) -> dict[str, Any]:
     """Return the results of jobs by label.
 
     Parameters
@@ -30,8 +28,6 @@ def results_of(
         Folder of results, one JSON file per job, named by the digest of what it depends on.
     processes : int
         1: in this process.
-    fresh : bool
-        Compute again what is kept.
     work : Work
         Is told how far it is, and a line of each job.
 
@@ -46,7 +42,7 @@ def results_of(
     todo: list[tuple[Job, Path]] = []
     for job in {job.label: job for job in jobs}.values():
         path = kept / f"{job.key(data)}.json"
-        earlier = None if fresh else _read(path)
+        earlier = _read(path)
         if earlier is None:
             todo.append((job, path))
         else:

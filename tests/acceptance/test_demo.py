@@ -12,13 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.demo.options import model_name
 from lab.processes import Process
-from schemas.errors import UsageError
-from tests.support.processes import Processes, glassfleet
+from tests.support.processes import Processes, glassfleet, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
-SMALL = ["demo", "--vehicles", "5", "--deadline", "2", "--pace", "0.1", "--timeout", "120", "--seed", "3"]
+SMALL = ["demo", "--vehicles", "5", "--seed", "3"]
 
 
 def demo(*arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
@@ -54,7 +52,7 @@ def children_of(process: Process) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))])
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
-    done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)
+    done, summary = demo("--drop", "0.4", "--kind", kind)
     assert done.returncode == 0, done.stderr
     check_summary(summary)
     assert summary["broker"] == kind
@@ -85,46 +83,44 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "policy", "text"),
     [
-        ("--drop 0 --slow 0 --exact", "their own rows, as they are"),
-        *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (
-                ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
-                ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
-                ("--scheme tree --good-above 0.8 --drop 0.4 --slow 0.2", "quality_in_3s = (Good|Poor), probability"),
-            )
-        ),
+        ("--drop 0", {"parameters": {"min_rows": 1}, "model": "video"}, "their own rows, as they are"),
+        pytest.param("--scheme frt --drop 0.4", {}, "the 5 most used of", marks=pytest.mark.slow),
+        pytest.param("--scheme frbc --drop 0.4", {}, "THEN quality_in_3s is (Good|Poor)", marks=pytest.mark.slow),
     ],
 )
-def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, text: str) -> None:
-    done, summary = demo(*options.split())
+def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(
+    options: str, policy: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
     assert done.returncode == 0, done.stderr
-    metric = "f1" if summary["scheme"] == "frbc" or "--good-above" in options else "rmse"
+    metric = "f1" if summary["scheme"] == "frbc" else "rmse"
     check_summary(summary, metric)
     assert {"f1", "rmse"} & set(summary) == {metric}
     assert summary["verify"]["equal"] is True
     assert bool(summary["dropped"]) == ("--drop 0.4" in options)
-    assert summary["exact"] == ("--exact" in options)
+    assert (summary["exact"], summary["model"]["name"]) == ((True, "video") if policy else (False, "qoe"))
     assert metric == "rmse" or summary["f1"]["federated"] > 0.6
     assert re.search(text, done.stderr)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "policy", "reason"),
     [
-        ("--scheme frbc --param weights=owners --drop 0 --slow 0", "does not promise the central model"),
-        ("--scheme frt --drop 0.4 --slow 0 --participation elastic", "elastic"),
+        ("--scheme frbc --drop 0", {"parameters": {"weights": "owners"}}, "does not promise the central model"),
+        ("--scheme frt --drop 0.4", {"participation": "elastic"}, "elastic"),
     ],
 )
-def test_difference_is_told_honestly_when_the_central_model_is_not_promised(options: str, reason: str) -> None:
-    done, summary = demo(*options.split())
+def test_difference_is_told_honestly_when_the_central_model_is_not_promised(
+    options: str, policy: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
     assert done.returncode == 0, done.stderr
     check_summary(summary, "f1" if summary["scheme"] == "frbc" else "rmse")
-    assert summary["participation"] == ("elastic" if "elastic" in options else "cohort")
-    assert summary["verify"]["promised"] is ("elastic" in options)
+    assert summary["participation"] == policy.get("participation", "cohort")
+    assert summary["verify"]["promised"] is ("participation" in policy)
     assert summary["verify"]["equal"] or reason in summary["verify"]["reason"]
 
 
@@ -149,7 +145,7 @@ def test_fleet_learns_the_central_model_over_mutual_tls_when_vehicles_are_killed
 @pytest.mark.slow
 def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: Path) -> None:
     folder = glassfleet_data / "qoe"
-    done, summary = demo("--data", str(folder), "--drop", "0.3", "--slow", "0")
+    done, summary = demo("--data", str(folder), "--drop", "0.3")
     assert done.returncode == 0, done.stderr
     check_summary(summary)
     assert summary["verify"]["equal"] is True
@@ -159,18 +155,15 @@ def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: P
 
 
 def test_demo_is_refused_in_one_line_when_a_file_or_the_broker_cannot_be_used(tmp_path: Path) -> None:
-    done, _ = demo("--secure", "--broker-kind", "embedded")
+    done, _ = demo("--secure", "--kind", "embedded")
     assert (done.returncode, "the embedded broker has no TLS" in done.stderr) == (2, True)
     (tmp_path / "car.csv").write_text("a,y\n1,2\n3,x\n")
     done, _ = demo("--data", str(tmp_path))
     assert done.returncode == 3
     assert "car.csv" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_demo_refuses_a_name_that_no_model_can_have() -> None:
-    with pytest.raises(UsageError, match="--model 'a/b'"):
-        model_name("a/b", None)
+    done, _ = demo(*policy_file(tmp_path, model="a/b"))
+    assert (done.returncode, "model" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
@@ -215,7 +208,7 @@ def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, 
 def test_private_demo_equals_central_learning_when_vehicles_are_killed(
     vehicles: int, killed: int, options: tuple[str, ...]
 ) -> None:
-    done, summary = demo("--private", "--vehicles", str(vehicles), "--slow", "0", *options)
+    done, summary = demo("--private", "--vehicles", str(vehicles), *options)
     assert done.returncode == 0, done.stderr
     check_summary(summary)
     assert summary["private"]

@@ -35,7 +35,7 @@ from tests.support.processes import eventually
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")
 FLEET = ["--drop", "0.3", "--seed", "7"]
-SMALL = ["--vehicles", "6", "--slow", "0.2", "--deadline", "1.5", "--pace", "0.1"]
+SMALL = ["--vehicles", "6"]
 STAYS = "everything stays up until Ctrl-C"
 PATIENCE = 60.0
 """Seconds that a round waits for a vehicle that is frozen."""

@@ -46,7 +46,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             anna = tls_of(ca.identity("operator", "anna"))
             watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
             clients.append(watcher)
-            for topic in (TOPICS.request("r"), TOPICS.contribution("+")):
+            for topic in (TOPICS.request("r"), TOPICS.contributions()):
                 watcher.transport.subscribe(topic)
             watcher.start()
             begin_run(api, spec("r", model="m"))
@@ -66,7 +66,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             eventually(lambda: api.get("/api/metrics").json().get("retained.cleared") == 2, "rubbish was cleared")
         late = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
         clients.append(late)
-        for pattern in (TOPICS.contribution("+"), TOPICS.evaluation("+"), TOPICS.agent_state("+")):
+        for pattern in (TOPICS.contributions(), TOPICS.evaluation("+"), TOPICS.agent_state("+")):
             late.transport.subscribe(pattern)
         late.start()
         eventually(lambda: late.payloads(TOPICS.agent_state("va")), "what shall be retained is there")

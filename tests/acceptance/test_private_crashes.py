@@ -98,7 +98,7 @@ def killed_at(url: str, run: str, host: Host, number: int) -> Iterator[list[str]
 
     transport = PahoTransport(Link(url, "gf-fleet-watch", session_expiry=0))
     transport.subscribe(topics.request(run))
-    transport.subscribe(topics.contribution("+"))
+    transport.subscribe(topics.contributions())
     transport.start(Handlers(take, lambda: None, lambda _why: None))
     try:
         eventually(lambda: transport.is_connected)

@@ -53,9 +53,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "docs/howto/reproduce-the-papers.md": {
         "glassfleet lab datasets fetch mortgage california --data-dir data": NETWORK,
-        "glassfleet lab datasets qoe export.csv --out data/qoe --form 15              # nine metrics, once a second": (
-            "the raw export is not published; tests/unit/lab/datasets/test_qoe_export.py makes one"
-        ),
     },
 }
 """By page and first line of the block: why it is not executed. Each is still read as its language."""
@@ -72,8 +69,6 @@ def _unmarked() -> list[tuple[Page, Block]]:
 
 def _is_code(block: Block) -> bool:
     """Tell code from drawings and from what is shown in passing."""
-    if block.language == "mermaid":
-        return False
     return block.language not in {"", "text"} or CODE.search(block.text) is not None
 
 

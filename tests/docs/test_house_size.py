@@ -5,15 +5,16 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 49_500,
-    "product: modules": 524,
-    "lab: lines of code": 10_030,
-    "lab: modules": 112,
-    "tests: lines of code": 38_600,
-    "tests: modules": 313,
+    "product: lines of code": 48_420,
+    "product: modules": 495,
+    "lab: lines of code": 10_500,
+    "lab: modules": 121,
+    "tests: lines of code": 38_720,
+    "tests: modules": 314,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_000,
+    "documentation: words": 60_150,
     "README: words": 1_000,
+    "glossary: entries": 40,
 }
 """Whoever raises one says in the commit for what, and what could not go instead."""
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 import yaml
 
-from deploy.site import diagrams, formulas
+from deploy.site import formulas
 from tests.support.docs.pages import ROOT, pages
 
 
@@ -106,12 +106,9 @@ def _place(page: str, link: str) -> tuple[str, str]:
     return ("index.html" if place == "." else place), anchor
 
 
-def test_site_draws_diagrams_and_formulas_without_scripts(site: Path):
-    rounds = (site / "explanation" / "rounds.html").read_text(encoding="utf-8")
+def test_site_draws_formulas_without_scripts(site: Path):
     trees = (site / "explanation" / "tree.html").read_text(encoding="utf-8")
 
-    assert rounds.count('<figure class="gf-diagram">') == 1
-    assert "language-mermaid" not in rounds
     assert trees.count('class="gf-formula"') > 10
     assert "arithmatex" not in trees
 
@@ -127,16 +124,6 @@ def test_site_shows_every_field_of_every_message(site: Path):
         if f"<code>{field}</code>" not in page.partition(f'id="{name}"')[2].partition("<h2")[0]
     ]
     assert absent == []
-
-
-def test_diagram_says_all_its_words_in_the_picture():
-    drawn = diagrams.draw(
-        (ROOT / "docs/explanation/rounds.md").read_text("utf-8").partition("```mermaid\n")[2].partition("```")[0]
-    )
-    picture = drawn.partition("<details>")[0]
-
-    for word in ("gathering", "recruiting", "enough-agents", "model-unpublishable", "request-too-large", "replayed"):
-        assert word in picture
 
 
 def test_formula_becomes_a_picture_that_can_be_read_aloud():

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet.audit.report import TOLERANCE
-from glassfleet.audit.transcript import Opened
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import decide_columns
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
+from lab.audit.report import TOLERANCE
+from lab.audit.transcript import Opened
 from schemas.errors import RunFailedError
 from tests.support.privacy.opened_sums import alone_in_a_band, attacked, opened
 from tests.support.privacy.transcripts import Fleet, fleet_of

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.audit import sums, tree
-from glassfleet.audit.report import truth as rows_of
-from glassfleet.audit.sums import Rows
-from glassfleet.audit.transcript import View
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Task
 from glassfleet.data import condense as module
 from glassfleet.data.condense import GRID_BITS, condense, condensed
 from glassfleet.data.domain import Domain
+from lab.audit import sums, tree
+from lab.audit.report import truth as rows_of
+from lab.audit.sums import Rows
+from lab.audit.transcript import View
 from schemas.codec import encode
 from tests.support.privacy.transcripts import (
     Count,

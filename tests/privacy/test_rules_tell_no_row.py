@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from glassfleet.audit.report import truth
-from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.contract import catalogue
 from glassfleet.contract.catalogue import load
 from glassfleet.contract.scheme import input_quantiles_of
@@ -22,6 +20,8 @@ from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, FrbcQuestion
 from glassfleet.schemes.frbc.params import FrbcParameters
+from lab.audit.report import truth
+from lab.audit.strengths import rows_behind_strengths
 from tests.support.datasets import DRIVES, dataset, numbers
 from tests.support.privacy.attacks_discovery import (
     ask_below,

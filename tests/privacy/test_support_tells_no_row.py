@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassfleet.audit.report import TOLERANCE
-from glassfleet.audit.transcript import Opened, views
 from glassfleet.data.dataset import Dataset
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree.messages import read_task
@@ -17,6 +15,8 @@ from glassfleet.schemes.tree.params import UNIT
 from glassfleet.schemes.tree.rows import training_rows
 from glassfleet.schemes.tree.support import STEP
 from glassfleet.schemes.tree.tree import degrees
+from lab.audit.report import TOLERANCE
+from lab.audit.transcript import Opened, views
 from tests.support.privacy.decomposition import decomposed
 from tests.support.privacy.opened_sums import ATTACKS, attacked, opened
 from tests.support.privacy.transcripts import Fleet, fleet_of

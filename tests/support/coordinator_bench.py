@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import structlog
 
 from broker.credentials import FolderCredentials
@@ -22,10 +23,11 @@ from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
 from glassfleet.contract.messages import Task
+from schemas import codec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.messages import AgentState, Body, ContributionBody, Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
@@ -85,9 +87,13 @@ class Fleet:
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
         )
-        handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
+        handlers = Handlers(self.arrive, self.core.connected, lambda _why: None)
         self.transport.start(handlers)
         self.hub.pump()
+
+    def arrive(self, message: Message) -> None:
+        """Take what the broker brings."""
+        self.core.handle([message])
 
     def crash(self) -> None:
         """Kill the coordinator and start it again on its journal."""
@@ -168,6 +174,22 @@ def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:
         data_digest=hashlib.sha256(agent.encode()).hexdigest(),
         contribution=answer.to_value(),
     )
+
+
+def hostile(task: Task) -> Iterable[tuple[str, bytes]]:
+    good = Envelope(fleet="f", body=contribution("a", task), run="r1", agent="a")
+    yield "unknown-kind", codec.encode({**codec.decode(good.to_bytes()), "kind": "novel"})
+    yield "wrong-agent", Envelope(fleet="f", body=good.body, run="r1", agent="b").to_bytes()
+    yield "foreign-fleet", Envelope(fleet="g", body=good.body, run="r1", agent="a").to_bytes()
+    body: Body = AgentState(status="up", incarnation="x")
+    yield "malformed", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+    body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution={})
+    yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+    sums = {"s": np.zeros(2, np.int64)}
+    value = {"kind": "add", "rows": 4, "sums": sums, "values": {}, "nullified": 0}
+    for spoilt in (value, {**value, "rows": 5}, {**value, "kind": "x"}, {**value, "sums": {}}):
+        body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution=spoilt)
+        yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
 
 
 def record_of(version: int = 1, **other: Any) -> ModelRecord:

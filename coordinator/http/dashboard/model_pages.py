@@ -25,9 +25,8 @@ from coordinator.journal.port import StoredModel
 from coordinator.models.registry import moved_since
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
-from glassfleet.explain.branches import Branch, opened
+from glassfleet.explain.branches import Branch, opened, uses
 from glassfleet.explain.difference import Part
-from glassfleet.explain.structures import uses
 from glassfleet.explain.summary import FeatureUse
 from glassfleet.explain.text import cut, number
 from glassfleet.export.formats import FORMATS, export, holding

@@ -17,6 +17,7 @@ from coordinator.fleet.differences import with_scores
 from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, as_file, read_assets, read_templates, styles
+from coordinator.http.dashboard.leakage import place_of, read_report
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, PageState, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
@@ -27,11 +28,10 @@ from coordinator.http.guard import PROGRAMS
 from coordinator.http.text import ShownJson
 from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
-from glassfleet.audit.saved import place_of, read_report
 from glassfleet.evaluation.paired import in_words
 from glassfleet.explain import text
 from glassfleet.export.svg import charts, effects, rounds, sets, shapes
-from glassfleet.export.svg.errors import error_bars
+from glassfleet.export.svg.charts import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
 from schemas.rounds import bytes_each

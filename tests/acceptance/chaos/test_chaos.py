@@ -21,7 +21,7 @@ from lab.chaos.faulty_transport import VARIABLE
 from lab.chaos.fleet import Fleet
 from lab.chaos.report import lines
 from lab.chaos.rows import write_data
-from lab.chaos.schedule import COORDINATOR, SECURE_KINDS, make_schedule
+from lab.chaos.schedule import COORDINATOR, SECURE_KINDS, WORKER_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
@@ -153,7 +153,7 @@ def test_chaos_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fleet_survives_the_embedded_broker_forgetting_everything() -> None:
-    done = chaos("--faults", "8", "--seed", "3", "--vehicles", "3", "--broker-kind", "embedded", "--json")
+    done = chaos("--faults", "8", "--seed", "3", "--vehicles", "3", "--kind", "embedded", "--json")
     assert done.returncode == 0, done.stderr[-6000:]
     report = json.loads(done.stdout)
     assert report["ok"]
@@ -168,6 +168,17 @@ def test_stand_by_takes_the_place_of_each_coordinator_that_is_killed_or_crashes(
     assert (report["ok"], report["replay"].endswith("--standby")) == (True, True)
     assert {"coordinator-kill", "coordinator-crash", "standby-kill"} <= set(report["faults"]["by_kind"])
     assert report["recovery_seconds"]["take-over"]["count"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [8, pytest.param(60, marks=pytest.mark.timeout(900))])
+def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_killed(faults: int) -> None:
+    done = chaos("--workers", "--faults", str(faults), "--seed", "3", "--vehicles", "5", "--json", timeout=800)
+    assert done.returncode == 0, done.stderr[-6000:]
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["replay"].endswith("--workers")) == (True, True)
+    assert set(WORKER_KINDS) <= set(report["faults"]["by_kind"])
+    assert report["digests"]["equal"] == report["runs"]["finished"] == report["runs"]["started"] > 0
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def honest_passes(world: World) -> None:
     """An honest answer reaches the coordinator, sooner or later: it is sent until there is a receipt."""
-    cloud, good = world.client("cloud", TOPICS.contribution("+")), world.client("good")
+    cloud, good = world.client("cloud", TOPICS.contributions()), world.client("good")
 
     def came() -> bool:
         good.transport.publish(TOPICS.contribution("good"), b"honest")
@@ -84,7 +84,7 @@ def honest_passes(world: World) -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["to itself", "to an absent coordinator", "under many names"])
 def test_vehicle_cannot_fill_mosquitto(world: World, kind: str, qos: int) -> None:
-    world.client("cloud", TOPICS.contribution("+")).transport.stop()
+    world.client("cloud", TOPICS.contributions()).transport.stop()
     most = world.kept() + world.broker.config.max_queued_bytes + 100 * LARGEST + 4 * 2**20
     evil = world.hostile()
     if kind == "to itself":

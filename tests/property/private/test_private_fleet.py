@@ -112,7 +112,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
 
     spy = MemoryTransport(simulation.hub, Link(URL, "spy"))
     spy.subscribe(simulation.topics.request("+"))
-    spy.subscribe(f"{simulation.topics.prefix}agent/+/contribution")
+    spy.subscribe(simulation.topics.contributions())
     spy.start(Handlers(take, lambda: None, lambda _why: None))
     simulation.start_run(spec())
     document = check(simulation)

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.report import TOLERANCE
-from glassfleet.audit.sums import Rows
 from glassfleet.contract.messages import Task
 from glassfleet.contract.rows import drawn_for
 from glassfleet.data.dataset import Dataset
@@ -22,6 +20,8 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY
 from glassfleet.discovery.client import read_task
 from glassfleet.numerics.grids import Grid
+from lab.audit.report import TOLERANCE
+from lab.audit.sums import Rows
 from tests.support.privacy.transcripts import Transcript
 
 Array = NDArray[np.float64]

@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit import banded, tree
-from glassfleet.audit.report import TOLERANCE, matches, truth
-from glassfleet.audit.sums import columns, covariances, remainders, spans
-from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import pool
@@ -21,6 +17,10 @@ from glassfleet.private.layout import DRAWS, Words, add, layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.schemes.tree.params import SCORE_BITS
+from lab.audit import banded, tree
+from lab.audit.report import TOLERANCE, matches, truth
+from lab.audit.sums import columns, covariances, remainders, spans
+from lab.audit.transcript import Opened, differences, views
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
 ATTACKS: dict[str, Any] = {

@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import simulation
-from glassfleet.audit.report import matches
-from glassfleet.audit.sums import Rows
-from glassfleet.audit.transcript import View
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
+from lab.audit.report import matches
+from lab.audit.sums import Rows
+from lab.audit.transcript import View
 from tests.support.datasets import DRIVES, drives, numbers
 
 Fleet = dict[str, Dataset]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from console.main import COMMANDS, run
-from console.model.published import PublishedModels
+from console.operator.published import PublishedModels
 from console.services.tap import decode, whole
 from deploy.site.reference import SETTINGS
 from glassfleet import simulation
@@ -28,7 +28,7 @@ from schemas.messages import Part, Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.agent_bench import record_of, write_database
-from tests.support.processes import ROOT, every_command, python
+from tests.support.processes import ROOT, every_command, policy_file, python
 
 pytestmark = pytest.mark.usefixtures("own_state")
 
@@ -108,14 +108,12 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
         (["coordinator", "--config", "nofile.toml"], 2, "cannot read"),
-        (["demo", "--drop", "2"], 2, "--drop 2.0: give a share"),
+        (["demo", "--drop", "2"], 2, "2.0 is not in the range 0<=x<=1"),
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
-        (["demo", "--param", "max_rules=[3]"], 2, "--param max_rules: Input should be a valid integer"),
-        (["demo", "--scheme", "frt", "--labels"], 2, "go with a classifier; scheme frt forecasts numbers"),
-        (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
-        (["demo", "--scheme", "tree", "--participation", "elastic"], 2, "takes part only in: cohort"),
-        (["demo", "--pace", "3"], 2, "--pace"),
+        (["demo", "--scheme", "frbc", "--private"], 2, "a private run finds no classes"),
+        (["demo", "--policy", "nofile"], 2, "cannot read nofile"),
+        (["demo", "--secure", "--kind", "embedded"], 2, "the embedded broker has no TLS"),
     ],
 )
 def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
@@ -164,7 +162,7 @@ def test_missing_extra_is_named_with_its_pip_command(
 
 def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
     heavy = ["cryptography", "rich", "scipy", "sklearn"]
-    some = [*heavy, "glassfleet.audit.private", "glassfleet.schemes.frt"]
+    some = [*heavy, "lab.audit.private", "glassfleet.schemes.frt"]
     code = (
         "import sys; from console.main import run; run(['coordinator', '--fleet', '!']); import coordinator.main; "
         f"import coordinator.http.api; print([name for name in {some} if name in sys.modules])"
@@ -280,23 +278,24 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], record: ModelRecord
 ) -> None:
     registry = PublishedModels(records={("qoe", 1): record})
-    monkeypatch.setattr("console.model.published.read_registry", lambda _url, _fleet: registry)
+    monkeypatch.setattr("console.operator.published.read_registry", lambda _url, _fleet: registry)
     assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
     assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["lab", "experiment", "--csv", "rows.csv"], ["demo"]])
+@pytest.mark.parametrize("name", ["max_rule", "zzz"])
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
-    capsys: pytest.CaptureFixture[str], words: list[str]
+    capsys: pytest.CaptureFixture[str], name: str, tmp_path: Path
 ) -> None:
-    assert run([*words, "--scheme", "tree", "--param", "max_rule=6"]) == 2
-    result = capsys.readouterr().err
-    assert "no parameter 'max_rule' in scheme tree; did you mean max_rules? It has: " in result
-    assert all(name in result for name in catalogue.load("tree").Parameters.model_fields)
-    assert run([*words, "--scheme", "tree", "--param", "zzz=6"]) == 2
-    assert "no parameter 'zzz' in scheme tree. It has: " in capsys.readouterr().err
+    near = "; did you mean max_rules?" if name == "max_rule" else "."
+    policy = policy_file(tmp_path, parameters={name: 6})
+    for words in (["lab", "experiment", "--csv", "rows.csv", "--param", f"{name}=6"], ["demo", *policy]):
+        assert run([*words, "--scheme", "tree"]) == 2
+        result = capsys.readouterr().err
+        assert f"no parameter {name!r} in scheme tree{near} It has: " in result
+        assert all(each in result for each in catalogue.load("tree").Parameters.model_fields)
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:

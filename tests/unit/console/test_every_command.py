@@ -161,6 +161,7 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
+LONG = ["lab", "experiment", "--csv", "rows.csv", "--clients", "2", "--folds", "50"]
 EXPERIMENT = ["lab", "experiment", "--folds", "2", "--clients", "2", "--jobs", "1", "--settings", "central", "--csv"]
 
 
@@ -200,7 +201,7 @@ COMPLETED = {
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
     "demo --scheme tree": {"tree"},
-    "demo --scheme tree --param max_ru": {"max_rules="},
+    "lab experiment --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
@@ -272,8 +273,8 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
         ["coordinator", "--broker-wait", "0"],
         ["agent", "--id", "v1", "--data", "rows.csv", "--broker-wait", "0"],
         ["demo", "--vehicles", "3"],
-        pytest.param([*EXPERIMENT[:2], "--csv", "rows.csv", "--repeat", "50", "--jobs=1"], marks=pytest.mark.slow),
-        pytest.param([*EXPERIMENT[:2], "--csv", "rows.csv", "--repeat", "50", "--jobs=2"], marks=pytest.mark.slow),
+        pytest.param([*LONG, "--jobs=1"], marks=pytest.mark.slow),
+        pytest.param([*LONG, "--jobs=2"], marks=pytest.mark.slow),
         ["data", "collect", "--source", "-", "--store", "x.window"],
         ["run", "start", "--wait", "--coordinator", "http://127.0.0.1:9"],
     ],

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
 import pytest
 
 from broker.port import Message
-from console.run.follow import not_asked_lines
+from console.operator.follow import not_asked_lines
 from coordinator.duty.causes import look_at
 from coordinator.specification.run import RoundPolicy
-from glassfleet.contract.messages import Task
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
-from schemas.messages import AgentState, Body, ContributionBody, ModelPointer, Request
-from tests.support.coordinator_bench import TOPICS, Fleet, contribution
+from schemas.messages import AgentState, ModelPointer, Request
+from tests.support.coordinator_bench import TOPICS, Fleet, contribution, hostile
 from tests.support.engine_bench import central, toy_spec
 from tests.support.memory_broker import Saved
 
@@ -168,26 +164,10 @@ def test_coordinator_clears_what_a_vehicle_has_retained_where_nothing_is_and_cou
     assert fleet.receipts("a") == ["accepted"]
 
 
-def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
-    good = Envelope(fleet="f", body=contribution("a", task), run="r1", agent="a")
-    yield "unknown-kind", codec.encode({**codec.decode(good.to_bytes()), "kind": "novel"})
-    yield "wrong-agent", Envelope(fleet="f", body=good.body, run="r1", agent="b").to_bytes()
-    yield "foreign-fleet", Envelope(fleet="g", body=good.body, run="r1", agent="a").to_bytes()
-    body: Body = AgentState(status="up", incarnation="x")
-    yield "malformed", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
-    body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution={})
-    yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
-    sums = {"s": np.zeros(2, np.int64)}
-    value = {"kind": "add", "rows": 4, "sums": sums, "values": {}, "nullified": 0}
-    for spoilt in (value, {**value, "rows": 5}, {**value, "kind": "x"}, {**value, "sums": {}}):
-        body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution=spoilt)
-        yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
-
-
 def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
     fleet = Fleet().begin("a", "b")
     task = fleet.task()
-    for code, payload in _hostile(task):
+    for code, payload in hostile(task):
         before = len(fleet.receipts("a"))
         fleet.publish(TOPICS.contribution("a"), payload)
         receipts = fleet.receipts("a")

@@ -185,7 +185,7 @@ def test_agent_fetches_requests_and_sends_answers_in_parts_when_messages_are_sma
     bench.coordinator.ask(task)
     bench.run(3)
     assert [message for message in bench.coordinator.messages if "/blob/" in message.topic]
-    assert len([message for message in bench.coordinator.messages if "v2/contribution" in message.topic]) > 1
+    assert len([message for message in bench.coordinator.messages if "v2/contribution/" in message.topic]) > 1
     assert {answer.task_digest for answer in bench.coordinator.answers} == {task.digest}
     assert max(len(message.payload) for message in bench.coordinator.messages) <= 4096
     (refusal,) = bench.coordinator.refusals

@@ -14,11 +14,20 @@ from schemas import limits
 from schemas.envelope import Envelope
 from schemas.messages import BODIES
 from schemas.record import ModelRecord
-from schemas.topics import PASSING, Topics, matches
+from schemas.topics import PASSING, Topics, matches, shard_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "asyncapi.yaml"
 MARK = "\n  schemas:\n"
-SAMPLE = {"fleet": "f", "agent": "a1", "run": "r1", "name": "m1", "digest": "0" * 64, "index": "0", "version": "1"}
+SAMPLE = {
+    "fleet": "f",
+    "agent": "a1",
+    "run": "r1",
+    "name": "m1",
+    "digest": "0" * 64,
+    "index": "0",
+    "version": "1",
+    "shard": str(shard_of("a1")),
+}
 TOPICS = Topics("f")
 
 
@@ -114,7 +123,7 @@ def test_every_topic_of_the_code_is_a_channel():
         TOPICS.forecast("a1"),
         TOPICS.revoked(),
     ]
-    filters = {"blobs", "model_versions", "parse", "prefix"}
+    filters = {"blobs", "contributions", "model_versions", "parse", "prefix"}
     methods = {name for name in vars(Topics) if not name.startswith("_") and name != "fleet"} - filters
     assert len(built) == len(methods), "a topic was added: add it here and to asyncapi.yaml"
     assert {TOPICS.parse(topic).kind for topic in built} == set(channels())

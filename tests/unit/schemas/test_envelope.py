@@ -17,7 +17,7 @@ from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.limits import ID_PATTERN
 from schemas.messages import Receipt
-from schemas.topics import Address, Topics, check_id, matches
+from schemas.topics import Address, Topics, check_id, matches, shard_of
 
 DIGEST = "0123456789abcdef" * 4
 RECEIPT = Receipt(run="r1", task_digest=DIGEST, outcome="accepted")
@@ -114,7 +114,7 @@ def test_topics_parse_what_they_build(agent, run):
         (TOPICS.coordinator_state(), Address("coordinator-state")),
         (TOPICS.agent_state(agent), Address("agent-state", agent=agent)),
         (TOPICS.request(run), Address("request", run=run)),
-        (TOPICS.contribution(agent), Address("contribution", agent=agent)),
+        (TOPICS.contribution(agent), Address("contribution", agent=agent, number=shard_of(agent))),
         (TOPICS.receipt(agent), Address("receipt", agent=agent)),
         (TOPICS.blob(DIGEST, 12), Address("blob", digest=DIGEST, number=12)),
         (TOPICS.model_current(run), Address("model-current", name=run)),

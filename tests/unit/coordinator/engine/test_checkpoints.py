@@ -12,7 +12,7 @@ from coordinator.engine import Checkpoint, checkpoint
 from coordinator.engine.state import RunState
 from coordinator.journal.port import CHECKPOINT
 from coordinator.runs import transaction
-from coordinator.runs.transcript import transcript_of
+from lab.audit.journal import transcript_of
 from schemas.errors import StorageError
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec

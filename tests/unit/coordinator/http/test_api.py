@@ -33,7 +33,7 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_rounds_page_shows_the_diagram_of_the_engines_transitions() -> None:
-    assert TABLE.as_mermaid() in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
+    assert TABLE.as_markdown() in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from coordinator.config import CoordinatorConfig
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison
+from coordinator.http.dashboard.leakage import place_of
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.tokens import TokenCheck
@@ -21,7 +22,6 @@ from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
-from glassfleet.audit.saved import place_of
 from glassfleet.contract import catalogue
 from glassfleet.data.parameters import parameters_of
 from glassfleet.evaluation.paired import in_words

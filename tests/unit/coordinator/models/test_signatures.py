@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.identity import save_identity
-from console.model.versions import _line_of_decision
+from console.operator.versions import _line_of_decision
 from coordinator.http.api import make_app
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError

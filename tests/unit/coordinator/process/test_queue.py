@@ -15,6 +15,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.journal import Entry
 from coordinator.journal.port import Decision
 from coordinator.main import assemble
+from coordinator.messages import Verified
 from coordinator.process.queue import EventQueue
 from coordinator.process.service import Service
 from schemas.envelope import Envelope
@@ -36,6 +37,22 @@ def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_aft
     fleet.core.tick()
     state = fleet.state()
     assert state.cohort == ("a", "b")
+
+
+def test_nothing_carries_the_time_past_what_another_source_may_still_bring() -> None:
+    queue = EventQueue(max_messages=9, max_bytes=10_000, clock=lambda: 20.0)
+    queue.hold(1, 5.0)
+    queue.hold(2, 3.0)
+    for topic, arrived in (("one", 4.0), ("one", 6.0), ("two", 2.0), ("two", 7.0)):
+        queue.put(Verified(topic, b"x", arrived=arrived))
+    batch = queue.get_batch(3, 0.0)
+    assert [message.topic for message in batch.messages] == ["two", "one", "one"]
+    assert batch.arrived == [2.0, 3.0, 3.0]
+    assert queue.oldest() == 3.0
+    queue.hold(2, None)
+    assert queue.oldest() == 5.0
+    queue.hold(1, 8.0)
+    assert (queue.get_batch(3, 0.0).arrived, queue.oldest()) == ([7.0], 8.0)
 
 
 def test_service_takes_what_waits_before_it_lets_a_deadline_pass(

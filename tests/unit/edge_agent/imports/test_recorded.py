@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from console.vehicle.importing import import_
+from console.vehicle.data import import_
 from edge_agent.presence import kinds_of
 from edge_agent.sources import read_source
 from tests.support.vehicle.recordings import DBC, engine, message, mf4, write_log

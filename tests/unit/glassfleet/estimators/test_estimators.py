@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import glassfleet.schemes
-from console.model.named import read_model_file
+from console.operator.chosen import read_model_file
 from glassfleet import estimators as offered
 from glassfleet.contract import catalogue
 from glassfleet.estimators import (

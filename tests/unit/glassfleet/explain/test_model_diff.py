@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from console.model.difference import difference_lines
+from console.operator.words import difference_lines
 from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.explain import difference

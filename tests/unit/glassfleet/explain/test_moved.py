@@ -5,7 +5,7 @@ import pytest
 
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.evaluation.drift import COLUMNS, GRID
-from glassfleet.explain.moved import moved
+from glassfleet.explain.difference import moved
 
 DOMAIN = Domain(
     features=(Variable(name="speed", low=0, high=1), Variable(name="load", low=0, high=1)),

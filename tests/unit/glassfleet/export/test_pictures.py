@@ -11,7 +11,7 @@ import pytest
 from glassfleet.explain import explain_row, partitions
 from glassfleet.explain.terms import in_words_of
 from glassfleet.export import FORMATS, export
-from glassfleet.export.figures import shares_picture, tree_picture
+from glassfleet.export.formats import shares_picture, tree_picture
 from glassfleet.model.protocol import Model
 from schemas.errors import UsageError
 from tests.support.sample_models import model, population, rows

@@ -112,10 +112,9 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
     work = LoggedWork()
     lines = work.lines
 
-    def results(count: int, **options: Any) -> Any:
+    def results(count: int) -> Any:
         lines.clear()
-        fresh = options.get("fresh", False)
-        return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, fresh=fresh, work=work)
+        return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, work=work)
 
     first = results(2)
     assert [line.partition("  ")[0] for line in lines] == ["[1/2] fold 0", "[2/2] fold 1"]
@@ -127,8 +126,6 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
     kept.write_text('{"cut short')
     assert results(3).keys() == more.keys()
     assert len(lines) == 2
-    results(3, fresh=True)
-    assert len(lines) == 3
 
 
 def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Path) -> None:
@@ -136,7 +133,7 @@ def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Pa
     for processes in (1, 2):
         kept = tmp_path / f"kept{processes}"
         with pytest.raises(RunFailedError, match="the bad one"):
-            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=LoggedWork())
+            results_of([*jobs_of(1), bad], data, kept, processes=processes, work=LoggedWork())
     assert len(list((tmp_path / "kept1").iterdir())) == 1
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from console.model.words import explanation_lines, rule_lines
+from console.operator.words import explanation_lines, rule_lines
 from coordinator.engine.learning import discovery_of
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.condense import condensed

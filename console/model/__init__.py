@@ -1,1 +1,0 @@
-"""Commands about models: list, show, explain, compare, export, promote, roll back, sign."""

@@ -1,0 +1,1 @@
+"""Commands for an operator: who needs somebody, runs and their schedules, models and their rollouts."""

@@ -1,1 +1,0 @@
-"""Commands about runs: start, follow, list, cancel."""
