@@ -26,7 +26,7 @@ class ScratchJournal(SqlJournal):
         self._folder: tempfile.TemporaryDirectory[str] = (
             tempfile.TemporaryDirectory(dir=place, prefix="glassfleet-") if before is None else before._folder
         )
-        super().__init__(f"sqlite:///{self._folder.name}/journal.sqlite", busy_timeout=0.0)
+        super().__init__(f"sqlite:///{self._folder.name}/journal.sqlite")
 
     def __del__(self) -> None:
         if hasattr(self, "_database"):
