@@ -8,7 +8,6 @@ import tempfile
 import sqlalchemy as sa
 
 from coordinator.journal.port import Entry
-from coordinator.journal.rows import entry_of
 from coordinator.journal.sql import SqlJournal
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
 
@@ -34,8 +33,9 @@ class ScratchJournal(SqlJournal):
 
     @property
     def entries(self) -> list[Entry]:
-        """The records of all runs, in order."""
-        return [entry_of(row) for row in self._select(sa.select(RECORDS).order_by(RECORDS.c.seq))]
+        """The records, run by run."""
+        runs = self._select(sa.select(RECORDS.c.run).group_by(RECORDS.c.run).order_by(sa.func.min(RECORDS.c.seq)))
+        return [entry for (run,) in runs for entry in self.records(run)]
 
     def clear(self) -> None:
         """Let all records, ended runs and models go."""
