@@ -15,6 +15,10 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+# Before anything else imports structlog.
+from schemas.plain_structlog import structlog
+
+# isort: split
 from broker.port import Transport
 from broker.signed import SignedTransport
 from coordinator.config import CoordinatorConfig
@@ -46,7 +50,6 @@ from coordinator.telemetry.refusals import Refusals
 from glassfleet.contract import catalogue
 from schemas.errors import StorageError, os_faults_as
 from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
-from schemas.plain_structlog import structlog
 from schemas.private_files import private_folder
 from schemas.topics import Topics
 
