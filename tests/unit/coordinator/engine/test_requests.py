@@ -29,8 +29,8 @@ from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
 from tests.support.memory_broker import MemoryHub, MemoryTransport
-from tests.support.memory_journal import MemoryJournal
 from tests.support.privacy.private_bench import PrivateStage, total_of
+from tests.support.scratch_journal import ScratchJournal
 
 X = np.random.default_rng(1).random((200, 2))
 DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
@@ -190,12 +190,12 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(
     assert max(len(group.lasts) for group in request.groups) == found
 
 
-def coordinator(journal: MemoryJournal) -> Coordinator:
+def coordinator(journal: ScratchJournal) -> Coordinator:
     return assemble(CoordinatorConfig(), MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, Engine())
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     one = coordinator(journal)
     for run in ("r1", "r2"):
         one.start_run(RunSpec(run=run, scheme="frt", domain=DOMAIN, nonce="0" * 32))
@@ -204,7 +204,7 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
     assert len(set(nonces)) == 2
     assert all(len(nonce) == 32 and nonce != "0" * 32 for nonce in nonces)
     journal.close()
-    again = coordinator(MemoryJournal(journal))
+    again = coordinator(ScratchJournal(journal))
     assert [state.spec.nonce for run in ("r1", "r2") if (state := again.runs.live.get(run))] == nonces
 
 
