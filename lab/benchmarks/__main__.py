@@ -18,6 +18,7 @@ from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
     "tree": "tree:tree",
+    "ablation": "ablation:ablation",
     "wire": "wire:wire",
     "support": "support:support",
     "scale": "scale:scale",
