@@ -105,6 +105,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not valid TOML: {fault}") from fault
 
 
+def file_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """Add an option that names a file; `more` is as of ``click.option``."""
+    return click.option(*names, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", **more)
+
+
+def folder_option(*names: str, **more: Any) -> Callable[[F], F]:
+    """Add an option that names a folder; `more` is as of ``click.option``."""
+    return click.option(*names, type=click.Path(file_okay=False, path_type=Path), metavar="DIR", **more)
+
+
 def state_dir_option(function: F) -> F:
     """Add ``--state-dir DIR``."""
     return click.option(

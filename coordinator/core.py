@@ -139,16 +139,6 @@ class Coordinator:
     schedules: Schedules
     effects: EffectHandler
 
-    @property
-    def incarnation(self) -> str:
-        """Tells this life of the coordinator from others."""
-        return self.presence.incarnation
-
-    @property
-    def software(self) -> str:
-        """Name and version, for displays."""
-        return self.presence.software
-
     def resume(self) -> None:
         """Go on where the journal ends, and subscribe; once, before the first connection.
 
@@ -367,7 +357,7 @@ class Coordinator:
             _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
         elif self.fleet.came_unreadable(agent, reason):
             receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
-            self.effects.receipt(SendReceipt(agent, receipt), _log)
+            self.effects.receipt(SendReceipt(agent, receipt), None)
 
     def _presence_events(self, message: Envelope | Address, at: float) -> list[tuple[str, Event]]:
         state = message.body if isinstance(message, Envelope) else None

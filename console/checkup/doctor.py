@@ -17,6 +17,7 @@ from console.common import (
     BrokerOptions,
     broker_options,
     ca_file_option,
+    folder_option,
     json_option,
     options_as,
     print_json,
@@ -55,10 +56,9 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
 
 @click.command()
 @broker_options
-@click.option(
-    "--identity", envvar="GLASSFLEET_IDENTITY", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="Identity folder: look at its certificate, and connect with it.",
-)  # fmt: skip
+@folder_option(
+    "--identity", envvar="GLASSFLEET_IDENTITY", help="Identity folder: look at its certificate, and connect with it."
+)
 @ca_file_option("GLASSFLEET_CA_FILE")
 @click.option("--insecure-plaintext", is_flag=True, help="Connect to mqtt:// on another machine.")
 @click.option("--agent", "agent_id", metavar="ID", help="Try what this vehicle may publish and subscribe.")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from console.common import json_option, options_as, print_json, tell
+from console.common import file_option, json_option, options_as, print_json, tell
 from console.operator.chosen import ModelOptions, load, model_options, spoken, words_option
 from console.operator.connection import CoordinatorOptions, coordinator_options
 from console.progress import progress
@@ -39,9 +39,7 @@ class ExportOptions(ModelOptions):
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), default="json", show_default=True, help="What to make of the model."
 )
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
-)
+@file_option("--out", "-o", help="Default: standard output.")
 @click.option("--prefix", default="model", show_default=True, metavar="NAME", help="For c: what its names begin with.")
 @words_option
 @options_as(ExportOptions)
@@ -91,10 +89,7 @@ class ReportOptions(CoordinatorOptions):
 @click.command()
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Where to write. Default: RUN.html here; - is standard output.",
-)  # fmt: skip
+@file_option("--out", "-o", help="Where to write. Default: RUN.html here; - is standard output.")
 @json_option
 @options_as(ReportOptions)
 def report(options: ReportOptions) -> None:
@@ -123,10 +118,7 @@ def report(options: ReportOptions) -> None:
 
 @click.command()
 @coordinator_options
-@click.option(
-    "--out", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Write the page of the week there, as one HTML file. Default: text on stdout.",
-)  # fmt: skip
+@file_option("--out", "-o", help="Write the page of the week there, as one HTML file. Default: text on stdout.")
 @json_option
 def week(api: CoordinatorClient, out: Path | None, *, as_json: bool) -> None:
     """Say what changed in the last seven days: is it better, what changed, who needs me.

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from console.common import StopFlag, authority_dir, ca_dir_option, json_option, print_json, tell
+from console.common import (
+    StopFlag,
+    authority_dir,
+    ca_dir_option,
+    file_option,
+    folder_option,
+    json_option,
+    print_json,
+    tell,
+)
 from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
 
@@ -119,9 +128,7 @@ def token(agent: str, hours: float, ca_dir: Path, *, as_json: bool) -> None:
 @click.option("--operator", metavar="ID", help="For a person at a desk: may read all, and write nothing.")
 @click.option("--agent", metavar="ID", help="For a vehicle, with a key made here. Better: `glassfleet agent enrol`.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="Name or address that clients use; repeatable.")
-@click.option(
-    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Identity folder."
-)
+@folder_option("--out", required=True, help="Identity folder.")
 @days_option
 @ca_dir_option
 @json_option
@@ -253,9 +260,7 @@ def list_(ca_dir: Path, *, as_json: bool) -> None:
 
 
 @ca.command()
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Where to. Default: print it."
-)
+@file_option("--out", help="Where to. Default: print it.")
 @click.option(
     "--from", "given", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Take this list in place of a fresh one; the authority is not needed for it.",

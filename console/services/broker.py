@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from broker.servers.process import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import StopFlag, broker_kind_option, json_option, options_as, state_dir_option, tell
+from console.common import StopFlag, broker_kind_option, file_option, json_option, options_as, state_dir_option, tell
 from console.services.tap import tap
 from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
@@ -174,11 +174,8 @@ class ConfigOptions:
     show_default=True,
     help="Largest payload that the broker carries.",
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write it there, and beside it the password file and access rules that it names. Default: print it.",
+@file_option(
+    "--out", help="Write it there, and beside it the password file and access rules that it names. Default: print it."
 )
 @state_dir_option
 @options_as(ConfigOptions)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.common import F, json_option, print_json, state_dir_option
+from console.common import F, file_option, json_option, print_json, state_dir_option
 from console.settings import Given, settings_options
 from coordinator.config import CoordinatorConfig
 from schemas.errors import StorageError
@@ -99,10 +99,7 @@ def verify(url: str | None, state_dir: Path, *, as_json: bool) -> int:
 
 @journal.command()
 @_journal_options
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Write it there, for you alone (mode 0600). Default: stdout.",
-)  # fmt: skip
+@file_option("--out", help="Write it there, for you alone (mode 0600). Default: stdout.")
 def export(url: str | None, state_dir: Path, out: Path | None) -> int:
     """Write each row that can be read as a line of JSON, and name the others on stderr.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import ca_file_option, json_option, print_json, rows_place, token_file_option
+from console.common import ca_file_option, file_option, json_option, print_json, rows_place, token_file_option
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from schemas.errors import DataError, UsageError
@@ -70,8 +70,8 @@ TOPICS = 4096
     "--plan", metavar="FILE.toml",
     help="Plan whose table [time] says how samples become rows, as in learning. Default: each sample is a row.",
 )  # fmt: skip
-@click.option(
-    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@file_option(
+    "--vss", "catalogues", multiple=True,
     help="Catalogue of VSS for a plan with its paths; several: what a later one says counts.",
 )  # fmt: skip
 @click.option("--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: all that come.")

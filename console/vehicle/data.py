@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import json_option, options_as, print_json, rows_place, table_lines
+from console.common import file_option, json_option, options_as, print_json, rows_place, table_lines
 from console.progress import progress
 from console.vehicle.collect import collect
 from schemas.errors import UsageError
@@ -78,21 +78,21 @@ class _Options:
 
 @data.command("import")
 @click.argument("sources", nargs=-1, required=True, callback=_rows_places, metavar="SOURCE...")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@file_option(
+    "--out",
     help="The table, .parquet or .csv; one that is there is replaced. Default: nothing is written, only looked at.",
-)  # fmt: skip
-@click.option(
-    "--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+)
+@file_option(
+    "--plan", "plan_file",
     help="How the files are read. One that is not there is proposed and written, with the lines that are to decide.",
 )  # fmt: skip
 @click.option("--target", metavar="COLUMN", help="The column to forecast, the last one of the table.")
-@click.option(
-    "--database", "databases", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@file_option(
+    "--database", "databases", multiple=True,
     help="What the frames of a bus mean: DBC, ARXML, KCD or SYM. May be given several times.",
 )  # fmt: skip
-@click.option(
-    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+@file_option(
+    "--vss", "catalogues", multiple=True,
     help="Catalogue of the Vehicle Signal Specification as JSON, and overlays: names, units and limits of columns.",
 )  # fmt: skip
 @json_option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Protocol
 
 from coordinator.engine import asking
@@ -93,8 +94,7 @@ class Draft:
 
     def receipt(self, agent: str, digest: str, outcome: Outcome, reason: str = "") -> None:
         """Tell an agent what became of its message."""
-        receipt = Receipt(run=self.state.run, task_digest=digest, outcome=outcome, reason=reason)
-        self.effects.append(SendReceipt(agent, receipt))
+        self.effects.append(SendReceipt(agent, _receipt(self.state.run, digest, outcome, reason)))
 
     def without_broker(self, what: str) -> str:
         """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
@@ -118,6 +118,12 @@ class Draft:
         self.update(open=None, rounds=(*state.rounds, summary), silent=silent, met=_met(state, accepted))
         self.effects.append(RoundClosed(state.run, summary))
         return accepted
+
+
+@lru_cache(maxsize=64)
+def _receipt(run: str, digest: str, outcome: Outcome, reason: str) -> Receipt:
+    """Return a receipt; nearly all answers to a round get the same."""
+    return Receipt(run=run, task_digest=digest, outcome=outcome, reason=reason)
 
 
 def summary_of(state: RunState, at: float, missed: Iterable[str] = ()) -> RoundSummary:

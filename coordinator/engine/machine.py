@@ -337,7 +337,7 @@ def _settle(draft: Draft) -> None:
         state, policy = draft.state, draft.state.spec.policy
         # Numbers only, for this runs at every event: who answered or was dropped is always among those asked.
         accepted = len(state.store.get(current.digest, {}))
-        waiting = len(current.asked) - accepted - len(current.dropped)
+        waiting = state.awaited
         quorum = state.quorum(current)
         has_target = policy.target is not None and current.kind == "statistics" and not state.is_fixed
         is_due = draft.at >= current.closes_at + policy.grace

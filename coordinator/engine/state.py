@@ -340,6 +340,12 @@ class RunState:
             return self.editions
         return tuple(each for each in self.editions if each.group == self.levels[-1].task.body["group"])
 
+    @property
+    def awaited(self) -> int:
+        """How many have neither answered the open round nor been dropped from it."""
+        current = self.open
+        return len(current.asked) - len(self.store.get(current.digest, {})) - len(current.dropped) if current else 0
+
     def quorum(self, current: Round) -> int:
         """Return how many answers the open round needs; test errors of whoever tells are better than none."""
         if self.phase == "checking" or (self.phase == "scoring" and not self.editions):

@@ -68,17 +68,6 @@ class TransitionTable:
             raise AssertionError(f"the transition table has no way from {source!r} by {cause!r}: a fault of the engine")
         return phase
 
-    def as_markdown(self) -> str:
-        """Return the table of the documentation: a phase, and those that follow it, each with its causes."""
-        ways: dict[str, dict[str, list[str]]] = {}
-        for row in self.rows:
-            ways.setdefault(row.source or "-", {}).setdefault(row.target, []).append(row.cause)
-        lines = ["| phase | what follows, and why |", "|---|---|"]
-        for source, targets in ways.items():
-            follows = "; ".join(f"**{target}**: {', '.join(causes)}" for target, causes in targets.items())
-            lines.append(f"| {source} | {follows} |")
-        return "\n".join(lines)
-
 
 SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",

@@ -120,8 +120,8 @@ def make_app(  # noqa: C901  one short function per address
             "status": "ok" if service.is_connected else "no-broker",
             "connected": service.is_connected,
             "fleet": coordinator.topics.fleet,
-            "software": coordinator.software,
-            "incarnation": coordinator.incarnation,
+            "software": coordinator.presence.software,
+            "incarnation": coordinator.presence.incarnation,
         }
 
     @app.get("/api/ready", dependencies=[READER_AT_ONCE])

@@ -18,9 +18,20 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
 from coordinator.journal.port import Damaged, Entry, Leader
-from coordinator.journal.rows import TABLES, Select, is_whole, leader_of, look, wall_of
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS, has_tables
+from coordinator.journal.tables import (
+    LEADER,
+    MODELS,
+    RECORDS,
+    RUNS,
+    TABLES,
+    Select,
+    entries_of,
+    has_tables,
+    leader_of,
+    look,
+    unpacked,
+)
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -115,11 +126,7 @@ def runs(url: str) -> list[str]:
 def entries(url: str, run: str) -> list[Entry]:
     """Return the events of one run, in order; none: there is no such run. Raises as `rows`, and for a damaged event."""
     with _reading(url) as (select, _):
-        events = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
-    for row in events:
-        if not is_whole(RECORDS, row):
-            raise DamagedError(f"an event of run {run!r} is damaged: see glassfleet coordinator journal verify")
-    return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in events]
+        return list(entries_of(select, run))
 
 
 def leader(url: str) -> Leader | None:
@@ -181,7 +188,8 @@ def as_document(table: str, row: Any) -> dict[str, Any]:
     for name in ("document", "record", "body"):
         if name in values:
             body = values[name]
-            values[name] = base64.b64encode(body).decode() if table == RECORDS.name else json.loads(body)
+            is_event = table == RECORDS.name
+            values[name] = base64.b64encode(unpacked(body)).decode() if is_event else json.loads(body)
     return {"table": table, **values}
 
 

@@ -136,11 +136,6 @@ class Entry:
     wall: float
     body: bytes
 
-    @property
-    def checksum(self) -> str:
-        """Over everything but the wall clock."""
-        return checksum((self.run, self.kind, self.at), self.body)
-
 
 @dataclass(frozen=True)
 class StoredModel:

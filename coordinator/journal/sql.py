@@ -28,10 +28,19 @@ from coordinator.journal.port import (
     brief,
     overview,
 )
-from coordinator.journal.rows import (
+from coordinator.journal.tables import (
+    DECISIONS,
+    JOURNAL,
+    LEADER,
+    METADATA,
+    MODELS,
+    RECORDS,
+    RUNS,
+    VERSION,
     append_records,
     damaged_of,
-    entry_of,
+    entries_of,
+    has_tables,
     head_of,
     is_whole,
     key_text,
@@ -45,24 +54,10 @@ from coordinator.journal.rows import (
     sum_of,
     values_of_agent,
 )
-from coordinator.journal.tables import (
-    DECISIONS,
-    JOURNAL,
-    LEADER,
-    METADATA,
-    MODELS,
-    RECORDS,
-    RUNS,
-    VERSION,
-    has_tables,
-)
 from schemas.errors import DamagedError, StorageError
 
 _AT_ONCE = 500
 """Runs named in one statement; databases bound that."""
-
-_RECORDS_AT_ONCE = 100
-"""Records that are read together: a run of a large fleet has a gigabyte of them, and nobody can write meanwhile."""
 
 _SHOWN_AT_ONCE = 8
 """Documents that are looked into in one transaction: nobody can write meanwhile."""
@@ -127,17 +122,7 @@ class SqlJournal:
 
     def records(self, run: str) -> Iterator[Entry]:
         """Yield the records of one run, in order."""
-        query = sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq).limit(_RECORDS_AT_ONCE)
-        last = -1
-        while rows := self._select(query.where(RECORDS.c.seq > last)):
-            last = rows[-1].seq
-            for row in rows:
-                if not is_whole(RECORDS, row):
-                    raise DamagedError(
-                        f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
-                        "from a backup"
-                    )
-                yield entry_of(row)
+        return entries_of(self._select, run)
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""

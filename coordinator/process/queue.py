@@ -158,14 +158,17 @@ class EventQueue:
             self._ready.notify()
         return future
 
-    def get_batch(self, most: int, timeout: float) -> Batch:
-        """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it."""
+    def get_batch(self, most: int, timeout: float, awaited: int = 0) -> Batch:
+        """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it.
+
+        When `awaited` messages wait, or `most`, no more are waited for; 0: it is not known how many come.
+        """
         with self._ready:
             self._is_deciding = False
             self._taken.notify_all()
             if not (self._states or self._messages or self._calls or self._connected):
                 self._ready.wait(timeout)
-        self._gather(most)
+        self._gather(min(most, awaited or most))
         with self._ready:
             batch = Batch(calls=list(self._calls), connected=self._connected)
             if self._held:
@@ -190,14 +193,14 @@ class EventQueue:
             self._taken.notify_all()
             return batch
 
-    def _gather(self, most: int) -> None:
+    def _gather(self, enough: int) -> None:
         """Let more come, as long as more keeps coming and nobody waits for a call."""
         waiting = 0
         for _ in range(GATHERS):
             before, waiting = waiting, len(self._messages) + len(self._states)
-            if self._calls or waiting == before or waiting >= most:
+            if self._calls or waiting == before or waiting >= enough:
                 return
-            time.sleep(GATHER)
+            time.sleep(min(GATHER, enough * 1e-4))  # a small fleet has answered sooner
 
     def oldest(self) -> float | None:
         """Return when the oldest message that still waits, or may be under way, arrived; None when none does."""

@@ -97,7 +97,7 @@ class Service:
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(coordinator.timeline.clock)
         self.observed.watch(
-            (coordinator.topics.fleet, coordinator.software),
+            (coordinator.topics.fleet, coordinator.presence.software),
             coordinator.metrics,
             coordinator.runs,
             agents=coordinator.fleet.counts,
@@ -167,7 +167,7 @@ class Service:
         try:
             self._check_leader()
             core = self.coordinator
-            core.journal.lead(Leader(core.incarnation, about(self.config, core.software)))
+            core.journal.lead(Leader(core.presence.incarnation, about(self.config, core.presence.software)))
             self._transport.start(
                 Handlers(message=self.queue.put, connected=self._connected, disconnected=self._disconnected)
             )
@@ -186,7 +186,7 @@ class Service:
             return
         core, config = self.coordinator, self.config
         probe = self._make_probe()
-        result = LeaderProbe(core.topics, core.incarnation, core.software).look(
+        result = LeaderProbe(core.topics, core.presence.incarnation, core.presence.software).look(
             probe,
             LEADER_WAIT,
             LEADER_SETTLE,
@@ -226,7 +226,7 @@ class Service:
         """Take what waits, for at most `timeout` seconds if nothing does, and do what is due."""
         # A fleet may be silent for long after the coordinator's certificate, or whom it trusts, has changed.
         self._look()
-        batch = self.queue.get_batch(BATCH_MESSAGES, timeout)
+        batch = self.queue.get_batch(BATCH_MESSAGES, timeout, self.coordinator.runs.awaited())
         if batch.connected:
             _log.info("connected")
             self.observed.link_up()

@@ -270,6 +270,10 @@ class Runs:
         state = self.live.get(run)
         return None if state is None else wakes_at(state)
 
+    def awaited(self) -> int:
+        """Return how many answers the open rounds wait for."""
+        return sum(state.awaited for state in self.live.values())
+
     def nullified(self) -> int:
         """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
         return sum(state.nullified for state in self.live.values())

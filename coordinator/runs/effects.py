@@ -114,17 +114,16 @@ class EffectHandler:
         ready : mapping of str to Retained
             As the preflight left it.
         """
-        # A receipt may concern a round before the one that is open by now; 0: none was opened.
-        task = effect.receipt.task_digest if isinstance(effect, SendReceipt) else ""
-        log = _log.bind(run=effect.run, **({"round": 0} | place(state, task)))
+        if isinstance(effect, SendReceipt):
+            self.receipt(effect, state)
+            return
+        log = _log.bind(run=effect.run, **({"round": 0} | place(state)))
         match effect:
             case OpenRound():
                 self.publisher.request(effect.run, ready[effect.key])
                 self._log_opened(effect, state, log)
             case ClearRequest():
                 self.publisher.clear(effect.run)
-            case SendReceipt():
-                self.receipt(effect, log)
             case RoundClosed():
                 self.metrics["rounds.closed"] += 1
                 log.info("round-closed", **canonical(effect.summary, state))
@@ -151,13 +150,15 @@ class EffectHandler:
             words = state.harmful.in_words("it")
             log.warning("vehicle-stands-out", what=f"{state.harmful.agent}: {words}")
 
-    def receipt(self, effect: SendReceipt, log: Any) -> None:
-        """Tell an agent what became of its answer."""
+    def receipt(self, effect: SendReceipt, state: RunState | None) -> None:
+        """Tell an agent what became of its answer; `state` is the run as it stands, None when it is not live."""
         receipt = effect.receipt
         self.metrics[f"receipts.{receipt.outcome}"] += 1
         self.publisher.receipt(effect)
-        tell, about = log.debug if receipt.outcome == "accepted" else log.info, receipt.task_digest[:12]
-        tell("answered", agent=effect.agent, outcome=receipt.outcome, reason=receipt.reason, task=about)
+        tell, about = _log.debug if receipt.outcome == "accepted" else _log.info, receipt.task_digest[:12]
+        # It may concern a round before the one that is open by now; 0: none was opened.
+        where = {"run": receipt.run, "round": 0} | place(state, receipt.task_digest)
+        tell("answered", agent=effect.agent, outcome=receipt.outcome, reason=receipt.reason, task=about, **where)
 
     def adopt(self, state: RunState) -> None:
         """Take note of the parts of a standing request, which a former life may have published.
@@ -187,7 +188,7 @@ class EffectHandler:
         if isinstance(event, Malformed):
             outcome, reason = "rejected", event.reason
         receipt = Receipt(run=run, task_digest=event.task_digest, outcome=outcome, reason=reason)
-        self.receipt(SendReceipt(event.agent, receipt), _log.bind(run=run))
+        self.receipt(SendReceipt(event.agent, receipt), None)
 
     @staticmethod
     def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:

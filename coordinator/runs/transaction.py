@@ -11,7 +11,7 @@ before that costs the counts since then, and nothing but these.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -260,10 +260,8 @@ def fold(engine: Engine, entries: Iterable[Entry]) -> RunState | None:
     Exception
         Whatever a scheme raises that is gone or has changed since.
     """
-    state: RunState | None = None
-    for _, state, _ in steps(engine, entries):  # noqa: B007 - the last one
-        pass
-    return state
+    last = deque(steps(engine, entries), maxlen=1)
+    return last[0][1] if last else None
 
 
 def steps(engine: Engine, entries: Iterable[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:

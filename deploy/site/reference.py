@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 # Where state is kept depends on who asks; the page shows the rule, not one machine's folder.
 os.environ["XDG_STATE_HOME"] = "~/.local/state"
@@ -27,14 +27,10 @@ Which command does what, and which options has it? A command's `--help` says wha
 
 Results go to stdout, everything else to stderr. An error is one line, `glassfleet: error: ...`, which says what to do.
 
-## Common options
-
-Many commands take some of these, with one meaning everywhere:
-
-"""
+**Common options**, which many commands take with one meaning: """
 
 COMMON = 4
-"""An option that at least so many commands have in the same words stands in the page's first list alone."""
+"""An option that at least so many commands have in the same words is named at the page's beginning alone."""
 
 SETTINGS = {name for config in (AgentConfig, CoordinatorConfig, ForecastConfig) for name in settings_of(config)}
 """Options of the services: settings.md lists them."""
@@ -49,13 +45,17 @@ def render() -> str:
     }
     counts = Counter(row for each in rows.values() for row in dict.fromkeys(each))
     common = {row for row, count in counts.items() if count >= COMMON}
-    said = {row.partition("`:")[0]: row for row in sorted(common)}
-    parts = [HEAD + "".join(f"- {row}\n" for row in said.values())]
+    parts = [f"{HEAD}{', '.join(sorted(_names(common)))}.\n"]
     for command, context in commands:
-        own = [re.sub(r"[ /`].*", "", row[1:]) for row in rows[context.command_path] if row not in common]
+        own = _names(row for row in rows[context.command_path] if row not in common)
         if own or not isinstance(command, click.Group) or context.command_path.count(" ") == 1:
-            parts.append(_entry(command, context, [f"`{name}`" for name in own]))
+            parts.append(_entry(command, context, own))
     return re.sub(r"\n{3,}", "\n\n", "".join(parts)).rstrip("\n") + "\n"
+
+
+def _names(rows: Iterable[str]) -> list[str]:
+    """Return the first name of each option, once."""
+    return list(dict.fromkeys(re.sub(r"^`([^ /`]+).*", r"`\1`", row) for row in rows))
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:

@@ -22,7 +22,8 @@ K = TypeVar("K", bound=str)
 P = TypeVar("P", bound=BaseModel)
 Q = TypeVar("Q")
 
-_REMEMBERED = 4
+_REMEMBERED = 32
+"""Tasks: those of a usual run, as at its end each vehicle's answers to all of them are looked at once more."""
 
 
 @dataclass(frozen=True)

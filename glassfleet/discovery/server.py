@@ -71,15 +71,16 @@ class DiscoveryServer:
     @staticmethod
     def _check_totals(names: list[str], sizes: list[int], min_count: int, contribution: Contribution) -> None:
         expected = contribution.rows if contribution.rows >= min_count else 0
-        ends = np.cumsum(np.array(sizes, dtype=np.intp))
-        totals = np.add.reduceat(contribution.sums["counts"], ends - np.array(sizes, dtype=np.intp))
+        starts = np.cumsum([0, *sizes[:-1]])
+        totals = np.add.reduceat(contribution.sums["counts"], starts)
         tails = contribution.sums["outside"].sum(axis=1)
         gaps = contribution.sums.get("gaps")
         if gaps is None:
             gaps = np.zeros(len(names), dtype=np.int64)
         elif gaps.shape != (len(names),):
             raise ContributionError(f"gaps have shape {gaps.shape}, expected ({len(names)},)")
-        for name, total, tail, has_gaps in zip(names, totals, tails, gaps, strict=True):
+        lists = (each.tolist() for each in (totals, tails, gaps))
+        for name, total, tail, has_gaps in zip(names, *lists, strict=True):
             # Rows with an empty cell are not counted.
             if total != expected and not (has_gaps and 0 <= total < contribution.rows):
                 raise ContributionError(f"the counts of {name!r} add up to {total}, expected {expected}")
@@ -216,7 +217,7 @@ def _check_ones(contribution: Contribution) -> None:
     """Raise ContributionError unless what each vehicle counts itself in, as one, can be the sum over that many."""
     vehicles = int(contribution.rows > 0) if contribution.vehicles is None else contribution.vehicles
     ones = [contribution.sums[name] for name in ("vehicles", "row_counts", "gaps") if name in contribution.sums]
-    if any(((part < 0) | (part > vehicles)).any() for part in ones):
+    if any(np.count_nonzero((part < 0) | (part > vehicles)) for part in ones):
         raise ContributionError(f"ones of {vehicles} vehicles cannot add up to that")
     if "row_counts" in contribution.sums and int(contribution.sums["row_counts"].sum()) != vehicles:
         raise ContributionError("row_counts do not count every vehicle with rows once")

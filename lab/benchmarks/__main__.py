@@ -17,6 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
+    "tree": "tree:tree",
     "wire": "wire:wire",
     "support": "support:support",
     "scale": "scale:scale",

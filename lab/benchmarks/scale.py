@@ -52,7 +52,6 @@ LONG, KILL_AT = 100, 90
 
 RUNS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"scheme": "frt"}, 4),
-    ({"scheme": "tree", "parameters": {"max_rules": 8}}, 5),
     (ELASTIC, 0),
 )
 """What is run, and at which question a third of the fleet vanishes; 0: never."""

@@ -1,7 +1,6 @@
 """Storms: a large fleet that comes up at once, whose broker is started again, whose coordinator is killed.
 
-All of it in one elastic run over a real broker, with the vehicles of `raw_vehicles`. Meanwhile the list of vehicles and
-the fleet's page are asked for again and again, as an operator would who sees that something is wrong.
+All of it in one elastic run over a real broker, with the vehicles of `raw_vehicles`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ from lab.benchmarks.wire import ended
 ROUNDS = 6
 """Of learning, after those that find the limits."""
 
-PAGES = ("/api/agents", "/")
-
 
 def storm(fleets: Sequence[int] = FLEETS) -> None:
     """Let fleets come up at once; then start the broker again in the midst of a run, and kill the coordinator."""
-    header = ["vehicles", "what", "s until", "processor, s", "longest queue", "its MB", "coordinator, MB"]
+    header = ["vehicles", "what", "s until", "processor, s", "longest queue", "coordinator, MB"]
     print_table(
         "Storms (seconds of wall-clock until all vehicles are known, or the next answer is accepted)",
-        [*header, "vehicles' list, s at most", "fleet's page, s at most", "answers of 500 and more"],
+        header,
         [row for vehicles in fleets for row in _storm(vehicles)],
     )
 
@@ -42,9 +39,7 @@ class _Looks:
     """What is seen from outside while something happens; `with` looks all the time."""
 
     api: CoordinatorClient
-    slowest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PAGES, 0.0))
-    queue: tuple[int, int] = (0, 0)
-    faults: int = 0
+    queue: int = 0
     _end: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Self:
@@ -61,12 +56,7 @@ class _Looks:
             while not self._end.wait(0.1):
                 with suppress(httpx.TransportError):  # there is none just now
                     metrics = http.get(f"{self.api.url}/api/metrics").json()
-                    self.queue = max(self.queue, (metrics["queue.messages"], metrics["queue.bytes"]))
-                    for page in PAGES:
-                        begun = time.perf_counter()
-                        answer = http.get(f"{self.api.url}{page}")
-                        self.slowest[page] = max(self.slowest[page], time.perf_counter() - begun)
-                        self.faults += answer.status_code >= 500
+                    self.queue = max(self.queue, metrics["queue.messages"])
 
 
 def _storm(vehicles: int) -> list[list[Any]]:
@@ -80,9 +70,8 @@ def _storm(vehicles: int) -> list[list[Any]]:
                 before = trouble()
                 seconds, resident = time.perf_counter() - begun, memory(process.pid)[1]
             used = cpu_seconds(process.pid) - before
-            queue, size = looks.queue
-            figures = [f"{seconds:.2f}", f"{used:.1f}", f"{queue:,}", f"{size / 1e6:.1f}", f"{resident:.0f}"]
-            return [f"{vehicles:,}", what, *figures, *(f"{each:.2f}" for each in looks.slowest.values()), looks.faults]
+            figures = [f"{seconds:.2f}", f"{used:.1f}", f"{looks.queue:,}", f"{resident:.0f}"]
+            return [f"{vehicles:,}", what, *figures]
 
         def births() -> float:
             before = cpu_seconds(process.pid)

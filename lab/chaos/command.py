@@ -13,6 +13,7 @@ from console.common import (
     broker_kind_option,
     check_kind,
     ended_by_sigterm,
+    file_option,
     json_option,
     keep_option,
     options_as,
@@ -71,8 +72,7 @@ class ChaosOptions:
 @click.option(
     "--deadline", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="SECONDS", help="Per round."
 )
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Save the report (JSON, with the schedule) here; FILE.txt gets the page.")  # fmt: skip
+@file_option("--report", help="Save the report (JSON, with the schedule) here; FILE.txt gets the page.")
 @keep_option
 @json_option
 @options_as(ChaosOptions)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from console.common import broker_security, ended_by_sigterm, security_options, workshop
+from console.common import broker_security, ended_by_sigterm, folder_option, security_options, workshop
 from console.progress import progress
 from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
 from schemas.topics import check_id
@@ -30,10 +30,7 @@ def conformance() -> None:
 
 
 @conformance.command()
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path(), show_default=True, metavar="DIR",
-    help="Folder for the files.",
-)  # fmt: skip
+@folder_option("--out", default=Path(), show_default=True, help="Folder for the files.")
 def rows(out: Path) -> None:
     """Write the rows that a check is made over: rows.csv (numbers), mixed.csv (texts, empty cells, classes).
 

@@ -164,8 +164,7 @@ def _stay(settings: Settings, watcher: Watcher, fleet: Fleet) -> None:
 def keep_promise(verdict: Verdict, *, participation: str) -> None:
     """Raise VerificationError where fleet and central model differ in a setting that promises that they are equal."""
     if participation == "cohort" and verdict.promised and not verdict.equal:
-        setting = f" (with {', '.join(verdict.setting)})" if verdict.setting else ""
         raise VerificationError(
             f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}, which "
-            f"{verdict.title} promises in this setting{setting}"
+            f"{verdict.title} promises in this setting"
         )

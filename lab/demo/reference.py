@@ -48,11 +48,6 @@ class Verdict:
         Whether the scheme, in this setting, promises that the two are equal (cohort participation).
     is_typical : bool
         Whether the typical row in the published model's record is the one that the central model comes with.
-    setting : tuple of str
-        In which choices the run's parameters differ from the scheme's own, as ``name=value``.
-    replayed : str or None
-        Where a cohort's `federated` and `central` differ: digest of the model that this process learns from its rows,
-        kept apart by vehicle, with the run's own parameters.
     pooled : float or None
         Where the two differ, or rows were condensed: mean test score of the central model of the rows as they are.
     metric : "rmse" or "f1"
@@ -69,8 +64,6 @@ class Verdict:
     central: str
     promised: bool
     is_typical: bool = True
-    setting: tuple[str, ...] = ()
-    replayed: str | None = None
     pooled: float | None = None
     metric: Metric = "rmse"
     personal: Mapping[str, Model] = field(default_factory=dict)
@@ -142,13 +135,6 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
         )
         for vehicle, part in test.items()
     }
-    # Whoever answers an elastic run's rounds, no set of rows has its model: there is nothing to learn again. Nor is
-    # there where nobody knows whether the run was one.
-    is_cohort = participation_of(record, scheme) == "cohort"
-    replayed = None
-    if is_cohort and central != record.digest:
-        replayed = document_digest(simulation.federated(scheme, parameters, domain, cohort, seed).model.to_document())
-    setting = choices(scheme, parameters)
     return Verdict(
         model=model,
         title=scheme.title,
@@ -156,37 +142,12 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
         central=central,
         is_typical=is_typical,
         promised=promises_central(scheme, parameters) or "withheld" in record.parameters,
-        setting=setting,
-        replayed=replayed,
         pooled=None
         if reference is None or document_digest(reference.to_document()) == record.digest
         else mean([score(personal_model(scheme, reference, train[vehicle]), part) for vehicle, part in test.items()]),
         metric="f1" if domain.target is None else "rmse",
         personal=personal,
         scores=scores,
-    )
-
-
-def participation_of(record: ModelRecord, scheme: Any) -> str | None:
-    """Return ``"cohort"`` or ``"elastic"``: what the record says, else the scheme's only way; None: nobody knows."""
-    participation = record.parameters.get("participation")
-    if participation is None and len(scheme.participation) == 1:
-        participation = next(iter(scheme.participation))
-    return participation if participation in scheme.participation else None
-
-
-def choices(scheme: Any, parameters: Any) -> tuple[str, ...]:
-    """Return in which choices `parameters` differ from the scheme's own, as ``name=value``; numbers are no choices.
-
-    For telling which setting a model was learned in: another choice than the scheme's own (averaged instead of pooled,
-    say) can be another algorithm; another number (of sets, of rows in a leaf) is not. What protects rows does not
-    count.
-    """
-    usual, given = scheme.exact(scheme.Parameters()), scheme.exact(parameters)
-    return tuple(
-        f"{name}={getattr(given, name)}"
-        for name in type(given).model_fields
-        if getattr(given, name) != getattr(usual, name) and isinstance(getattr(given, name), str | bool)
     )
 
 

@@ -174,11 +174,7 @@ def _comparison(result: Result, *, exact: bool) -> str:
         )
     if verdict.promised:
         return "DIFFERENT, and that must not be"
-    choice = f" with {', '.join(verdict.setting)}" if verdict.setting else ""
-    text = f"different: {verdict.title}{choice} does not promise the central model"
-    if verdict.replayed == verdict.federated:
-        return f"{text}; one process, with the rows kept apart by vehicle, learns exactly the fleet's model"
-    return f"{text}, and draws on what only the vehicles know (secrets, noise)"
+    return f"different: {verdict.title} does not promise the central model with these parameters"
 
 
 def _answers(result: Result) -> str:

@@ -151,7 +151,7 @@ class World:
         chosen = decided(beside, dict(zip(self.formers, estimates[len(known) :], strict=True)), present)
         self.present = candidate if chosen is None else chosen
         self.used.add(self.present)
-        # As `coordinator.models.formers` ranks them: the better, the worse the candidate is beside it.
+        # As `coordinator.models.registry` ranks them: the better, the worse the candidate is beside it.
         ranked = sorted(
             {*known, candidate} & self.used, key=lambda version: -beside[version].change if version in beside else 0.0
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from console.common import json_option, print_json
+from console.common import folder_option, json_option, print_json
 from console.progress import progress
 from lab.datasets.known import NO_FOLDER, how_to_get
 from lab.experiments.workers import jobs_option
@@ -22,21 +22,14 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
 
 @click.command()
 @click.argument("tables", nargs=-1, metavar="[TABLE]...")
-@click.option(
-    "--data-dir",
-    envvar="GLASSFLEET_DATA",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+@folder_option(
+    "--data-dir", envvar="GLASSFLEET_DATA",
     help="Folder of the datasets: weather_izmir.csv.gz, qoe/ and so on (see `glassfleet lab datasets list`).",
-)
-@click.option(
-    "--out",
-    default="papers",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+)  # fmt: skip
+@folder_option(
+    "--out", default="papers", show_default=True,
     help="Where report.md, report.html and pictures/ go; results/ in it keeps what was computed.",
-)
+)  # fmt: skip
 @jobs_option
 @click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")

@@ -126,22 +126,8 @@ def _accuracy(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _error_jobs(data: Path, full: bool) -> list[Job]:
+def _frt_jobs(data: Path, full: bool) -> list[Job]:
     return [job for job in _accuracy_jobs(data, full) if job.arguments.get("scheme") == "frt"]
-
-
-def _errors(results: Results, data: Path) -> Blocks:
-    panels = {
-        SOURCES[source]: {SHORT[s]: results[_label(source, "frt", s)]["errors"] for s in SHORT}
-        for source in _sources(data)
-    }
-    words = (
-        "Absolute test errors of FRT (percentiles 0 to 100) as empirical distribution functions; further left is better"
-    )
-    return [
-        Text("What the paper's Figure 4 shows is not known to this program; this is the distribution of errors."),
-        Picture("frt-errors", words, plots.ecdf(panels, "absolute error of the share")),
-    ]
 
 
 def _drop_label(source: str, count: int) -> str:
@@ -160,7 +146,7 @@ def _dropping_jobs(data: Path, full: bool) -> list[Job]:
                 "repeats": REPEATS,
             }
             jobs.append(Job("dropping", _drop_label(source, count), arguments, _of(data, source)))
-    return [*jobs, *_error_jobs(data, full)]
+    return [*jobs, *_frt_jobs(data, full)]
 
 
 def _dropping(results: Results, data: Path) -> Blocks:
@@ -256,7 +242,6 @@ CHAPTERS = (
         (),
         ("frt-6", "frt-7", "frt-8"),
     ),
-    Chapter("frt-errors", PAPER, "Figure 4: distribution of the errors", _error_jobs, _errors, (), ("frt-fig4",)),
     Chapter("frt-dropping", PAPER, "Figure 5: dropping vehicles", _dropping_jobs, _dropping, (), ("frt-fig5",)),
     Chapter("frbc-qoe", PAPER, "FRBC: will the next seconds be Good or Poor?", _class_jobs, _classes),
 )

@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
 PLACES = (
     "coordinator.journal.sql:SqlJournal.append/before/checkpoint=1",
-    "coordinator.journal.rows:_begin_anew/before/2",
-    "coordinator.journal.rows:_begin_anew/after/3",
+    "coordinator.journal.tables:_begin_anew/before/2",
+    "coordinator.journal.tables:_begin_anew/after/3",
     "coordinator.journal.sql:SqlJournal.append/after/checkpoint=1",
 )
 """Before the transaction; in it, before and after the former records are gone; and committed, with nothing said yet."""

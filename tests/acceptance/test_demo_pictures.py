@@ -163,7 +163,8 @@ def test_demo_shows_vehicles_rounds_and_the_growing_model_at_a_terminal(stage: S
     assert "loading" in first, "there is something to see at once"
     for frame in frames:
         assert all(len(line) <= stage.terminal.columns for line in plain(frame))
-    busy = [frame for frame in frames if "s left" in frame and "statistics" in frame and "killed" in frame]
+    told = ("s left", "statistics", "killed", "buffer_last_s is")
+    busy = [frame for frame in frames if all(words in "\n".join(plain(frame)) for words in told)]
     assert busy
     # The fullest one of those after the last kill: late in the growth, with the most of it there.
     best = max(busy, key=_fullness)

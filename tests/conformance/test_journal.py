@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -474,7 +476,7 @@ def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> Non
     def _no_room(connection: Any) -> None:
         connection.exec_driver_sql(limit)
 
-    big = Entry("r", "answer", 6.0, 0.0, b"x" * 1_000_000)
+    big = Entry("r", "answer", 6.0, 0.0, random.Random(1).randbytes(1_000_000))
     with pytest.raises(StorageError, match="no room to write the journal"):
         journal.append([entry("r", 6), big])
     event.remove(journal._database.engine, "begin", _no_room)
@@ -523,10 +525,21 @@ def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
 
+def test_sqlite_journal_keeps_many_small_numbers_in_a_third_of_their_room(path: Path) -> None:
+    journal = SqlJournal(f"sqlite:///{path}")
+    answers = [
+        replace(entry("r", 1), body=(np.arange(number, number + 15_000) % 100).tobytes()) for number in range(20)
+    ]
+    journal.append(answers)
+    assert list(journal.records("r")) == answers
+    journal.close()
+    assert path.stat().st_size < sum(len(each.body) for each in answers) / 3
+
+
 def test_sqlite_journal_whose_run_begins_anew_takes_no_more_room(path: Path) -> None:
     journal = SqlJournal(f"sqlite:///{path}")
     for number in range(5):
-        journal.append([replace(entry("r", 1), body=b"%05d" % each * 300) for each in range(8000)])
+        journal.append([replace(entry("r", 1), body=random.Random(each).randbytes(1500)) for each in range(8000)])
         journal.append([checkpoint("r", 2)])
         journal.append([entry("r", 3)])
         size = journal.size_bytes()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 48_420,
-    "product: modules": 495,
-    "lab: lines of code": 10_500,
+    "product: lines of code": 48_400,
+    "product: modules": 494,
+    "lab: lines of code": 10_280,
     "lab: modules": 121,
     "tests: lines of code": 38_720,
     "tests: modules": 314,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_150,
+    "documentation: words": 60_000,
     "README: words": 1_000,
     "glossary: entries": 40,
 }

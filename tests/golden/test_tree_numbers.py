@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from glassfleet.contract.catalogue import load
+from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import remember
+from glassfleet.data.domain import Domain
+from glassfleet.data.lags import Memory, Recall, remember
+from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.simulation import federated
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-from lab.benchmarks.tree import memory_domain
 from lab.experiments.folds import averages_of, plan_of
 from lab.papers.work import fleet
 from lab.protocols.paper import rmse
@@ -68,6 +70,21 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
 
 
 DIGEST = "29cf0e88361748398afced4ef6efcdbbf7dc36c9936aaa9b4021ef279bfc14a8"
+
+
+def memory_domain(scheme: Any, train: Any) -> Domain:
+    """Return the domain, found for `scheme`, of the QoE vehicles with every input's change since the row before."""
+    names = next(iter(train.values())).features
+    memory = Memory(inputs=tuple(Recall(input=name, difference=1) for name in names))
+    bounds = dict.fromkeys((*names, "y"), (0.0, 1.0)) | dict.fromkeys(memory.columns, (-1.0, 1.0))
+    asked = DiscoveryParameters(
+        features=(*names, *memory.columns),
+        target="y",
+        bounds=bounds,
+        input_quantiles=input_quantiles_of(scheme),
+        memory=memory,
+    )
+    return discover(asked, list(train.values()))
 
 
 def learned(scheme: Any, settings: dict[str, Any], source: str, *, lagged: bool = False) -> tuple[Any, float]:

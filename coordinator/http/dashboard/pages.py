@@ -123,7 +123,7 @@ class Dashboard:
     def _drawn(self, name: str, **values: object) -> str:
         text = self._templates.get_template(name).render(
             fleet=self.coordinator.topics.fleet,
-            software=self.coordinator.software,
+            software=self.coordinator.presence.software,
             connected=self.service.is_connected,
             now=time.time(),
             **values,

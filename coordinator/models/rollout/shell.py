@@ -13,8 +13,7 @@ import structlog
 from coordinator.journal.port import ROLLOUTS, Decision, StoredModel
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_learned
-from coordinator.models.formers import best_known, scored_last
-from coordinator.models.registry import Registry
+from coordinator.models.registry import Registry, best_known, scored_last
 from coordinator.models.rollout.machine import step, wakes_at
 from coordinator.models.rollout.state import (
     Cannot,
@@ -149,7 +148,7 @@ class Rollouts:
         return next((one.suspect for one in starts if one.suspect and (one.name, one.version) == (name, version)), "")
 
     def formers(self, name: str, *, private: bool = False) -> list[tuple[StoredModel, ModelRecord]]:
-        """Return `coordinator.models.formers.best_known`, by what was said when versions were scored last."""
+        """Return `coordinator.models.registry.best_known`, by what was said when versions were scored last."""
         known = scored_last(self.registry, name) if private else self._scored_last(name)
         return best_known(self.registry, self.aliases, name, known, private=private)
 

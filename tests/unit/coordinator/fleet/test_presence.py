@@ -87,12 +87,12 @@ def test_coordinator_makes_no_room_for_vehicles_that_it_never_saw_up() -> None:
 
 def test_coordinator_repeats_its_birth_when_something_else_stands_in_its_place() -> None:
     fleet = Fleet()
-    will = birth(TOPICS, fleet.core.incarnation, "", "down")
+    will = birth(TOPICS, fleet.core.presence.incarnation, "", "down")
     fleet.publish(will.topic, will.payload, retain=True)
     fleet.pass_time(1.0)
     body = Envelope.from_bytes(fleet.hub.retained[TOPICS.coordinator_state()], fleet="f").body
     assert isinstance(body, CoordinatorState)
-    assert (body.status, body.incarnation) == ("up", fleet.core.incarnation)
+    assert (body.status, body.incarnation) == ("up", fleet.core.presence.incarnation)
 
 
 def test_coordinator_asks_for_no_repetition_of_births_in_a_flood_of_foreign_states() -> None:

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,14 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_rounds_page_shows_the_diagram_of_the_engines_transitions() -> None:
-    assert TABLE.as_markdown() in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
+    ways = defaultdict[str, dict[str, list[str]]](dict)
+    for row in TABLE.rows:
+        ways[row.source or "-"].setdefault(row.target, []).append(row.cause)
+    lines = ["| phase | what follows, and why |", "|---|---|"]
+    for source, targets in ways.items():
+        follows = "; ".join(f"**{target}**: {', '.join(causes)}" for target, causes in targets.items())
+        lines.append(f"| {source} | {follows} |")
+    assert "\n".join(lines) in (DOCS / "explanation" / "rounds.md").read_text(encoding="utf-8")
 
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from coordinator.journal.port import Entry
@@ -37,7 +38,7 @@ def test_the_file_gets_shorter_when_events_go(tmp_path: Path) -> None:
     file = tmp_path / "journal.sqlite"
     journal = SqlJournal(f"sqlite:///{file}")
     for number in range(4):
-        body = bytes([number]) * 50_000
+        body = random.Random(number).randbytes(50_000)
         journal.append([Entry(f"r{number}", "answer", float(number), 1.7e9, body) for _ in range(20)])
         journal.close_run(f"r{number}", {}, float(number))
     journal.close()

@@ -52,7 +52,7 @@ class Watched:
         self.metrics = Metrics(lambda: fleet.hub.now)
         core = fleet.core
         self.metrics.watch(
-            (core.topics.fleet, core.software),
+            (core.topics.fleet, core.presence.software),
             core.metrics,
             core.runs,
             agents=core.fleet.counts,

@@ -192,8 +192,6 @@ def test_promise_holds_whatever_the_choice_and_the_demo_ends_with_a_fault_when_i
     with pytest.raises(VerificationError, match="is not the central one of its cohort") as caught:
         keep_promise(broken, participation="cohort")
     assert caught.value.exit_code == 8
-    for choice in broken.setting:
-        assert choice in str(caught.value)
     keep_promise(broken, participation="elastic")
     keep_promise(replace(kept, promised=False), participation="cohort")
 
