@@ -7,8 +7,8 @@ from deploy.site import size
 MOST = {
     "product: lines of code": 48_400,
     "product: modules": 494,
-    "lab: lines of code": 10_280,
-    "lab: modules": 121,
+    "lab: lines of code": 10_340,
+    "lab: modules": 122,
     "tests: lines of code": 38_720,
     "tests: modules": 314,
     "product: class names with two meanings": 10,
