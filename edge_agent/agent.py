@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import structlog
+
 from broker.port import Handlers, Message, Transport
-from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
 from edge_agent.forecast.log import newest_head
@@ -119,7 +120,7 @@ class Agent:
         self.config = config
         self.id = config.id
         self.counts: Counter[str] = Counter()
-        self.log = logs.get_logger("glassfleet.agent", agent=config.id)
+        self.log = structlog.get_logger("glassfleet.agent", agent=config.id)
         self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source

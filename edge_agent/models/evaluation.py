@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.compute import worker
-from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkerError, WorkItem
+from edge_agent.compute.worker import Budget, WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
@@ -30,7 +29,6 @@ from glassfleet.contract.scheme import Scheme, alone_parameters, personal_model
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import remember
 from glassfleet.evaluation.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
 from glassfleet.evaluation.paired import difference
 from glassfleet.evaluation.scores import without_few
@@ -217,8 +215,7 @@ class Evaluator:
         predicted = self._predictions(record)
         yield None
         domain = scheme.from_document(record.document).domain
-        train = remember(self._train, domain.memory)
-        test = remember(self._test, domain.memory)
+        train, test = self._train, self._test
         score = root_mean_square if domain.target is not None else mean_f1
         if local is None:
             if scheme.abilities.alone is not None:
@@ -248,7 +245,6 @@ class Evaluator:
         for each in (champion, *formers):
             with contextlib.suppress(*CANNOT_SCORE):
                 other = present if each is champion else self._predictions(each)
-                score(test.y, other)  # raises where its lagged features leave other rows
                 pairs = (difference(metric, score, test.y, *pair) for pair in ((predicted, other), (other, present)))
                 beside[each.digest] = [number for pair in pairs for number in pair]
             yield None
@@ -264,7 +260,7 @@ class Evaluator:
         rows = self._test.rows + (self._train.rows if is_own else 0)
         self._check(Cost(_CELL_SECONDS * rows * len(canonical_json(record.document)), 0.0))
         model = usable(record.document, self._train, self._test)
-        return predict_in_blocks(model, inputs_of(model, remember(self._test, model.domain.memory)))
+        return predict_in_blocks(model, inputs_of(model, self._test))
 
 
 def usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
@@ -273,11 +269,11 @@ def usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
     model = scheme.from_document(document)
     if model.domain.target_name != test.target:
         raise ValueError(f"the model's target is {model.domain.target_name!r}, here it is {test.target!r}")
-    return personal_model(scheme, model, remember(train, model.domain.memory))
+    return personal_model(scheme, model, train)
 
 
 def inputs_of(model: Model, rows: Dataset) -> NDArray[np.float64]:
-    """Return a model's inputs, shape (n, F), from rows that have its lagged features."""
+    """Return a model's inputs, shape (n, F)."""
     return encode_inputs(rows.select(model.domain.names), model.domain)
 
 

@@ -18,6 +18,7 @@ from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
     "tree": "tree:tree",
+    "ablation": "ablation:ablation",
     "wire": "wire:wire",
     "support": "support:support",
     "scale": "scale:scale",
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "intake": "intake:intake",
     "long": "scale:long",
     "ends": "courses:ends",
+    "forecast": "vehicle:forecast",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long", "intake")

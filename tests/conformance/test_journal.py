@@ -19,7 +19,6 @@ from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Kept, Leader
 from coordinator.journal.sql import SqlJournal
 from coordinator.runs.view import run_document
 from schemas.errors import DamagedError, NotFoundError, StorageError
-from tests.support.coordinator_bench import memory_opener
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 from tests.support.postgres import PostgresServer
 
@@ -30,16 +29,14 @@ def entry(run: str, number: int, *, at: float | None = None) -> Entry:
     return Entry(run, "answer", float(number) if at is None else at, 1.7e9 + number, b"body %d" % number)
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens the same journal each time it is called."""
-    if request.param == "sqlite":
-        return lambda: SqlJournal(f"sqlite:///{tmp_path / 'state' / 'journal.sqlite'}")
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres")
         url = server.url(server.database())
         return lambda: SqlJournal(url, busy_timeout=0.3)
-    return memory_opener()
+    return lambda: SqlJournal(f"sqlite:///{tmp_path / 'state' / 'journal.sqlite'}")
 
 
 def test_journal_appends_entries_with_decisions_or_nothing(opener: Opener) -> None:

@@ -39,7 +39,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.authorities import FixedCredentials, Issued, TestCa
 from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport, Saved
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 COORDINATOR = "coordinator"
 FLEET = "sim"
@@ -117,7 +117,7 @@ class Simulation:
         self._moved: Counter[str] = Counter()
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
-        self.journal = MemoryJournal()
+        self.journal = ScratchJournal()
         self.coordinator: Coordinator | None = None
         self.agents: dict[str, Agent] = {}
         self.deaths: Counter[str] = Counter()
@@ -164,7 +164,7 @@ class Simulation:
             return
         if self._lives[COORDINATOR]:
             self.journal.close()
-            self.journal = MemoryJournal(self.journal)
+            self.journal = ScratchJournal(self.journal)
         self._lives[COORDINATOR] += 1
         incarnation = f"coordinator-{self._lives[COORDINATOR]}"
         link = Link(
@@ -387,7 +387,7 @@ class Simulation:
     def counted_twice(self) -> list[tuple[str, str, str]]:
         """Return (run, agent, task digest) of every answer that the journal holds as accepted more than once."""
         counts: Counter[tuple[str, str, str]] = Counter()
-        for entry in self.journal.content.entries:
+        for entry in self.journal.entries:
             if entry.kind == Answer.kind:
                 event = from_value(codec.decode(entry.body))
                 assert isinstance(event, Answer)
