@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lab.benchmarks.agent_memory import cpu_seconds
 from lab.benchmarks.measure import ms, print_table, wait
 from lab.benchmarks.scale import equality, settled, staged, up
+from lab.benchmarks.vehicle import cpu_seconds
 from lab.benchmarks.wire import ended
 
 WORKERS = (1, 2)
