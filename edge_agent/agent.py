@@ -33,10 +33,9 @@ from edge_agent.messages import (
     request_seen,
     with_roster,
 )
-from edge_agent.models.evaluation import Evaluator
+from edge_agent.models.evaluation import Evaluator, ScoreTeller
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
-from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import answered
 from edge_agent.presence import OwnId, Presence, Reannouncer
 from edge_agent.session.accounts import OTHER, SPENT, TOLD, WATCHED, Allowance, Disclosures, WatchStore

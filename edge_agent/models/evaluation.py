@@ -9,10 +9,11 @@ answers.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,11 @@ from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
+from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord
+
+if TYPE_CHECKING:  # who only scores publishes nothing
+    from edge_agent.messages import Publisher
 
 KEPT_LOCAL_MODELS = 4
 """Local models that are remembered for scoring, so that they are not learned again for each version."""
@@ -324,3 +329,65 @@ def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:
 def mean_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
     """Mean F1 over the classes in `y`."""
     return macro_f1(*class_counts(predicted, y, np.unique(y)))
+
+
+class ScoreTeller:
+    """Publishes scores, and remembers the last of each model.
+
+    Parameters
+    ----------
+    publisher : Publisher
+    counts : Counter
+        Counts the models that were scored.
+    log : structlog logger
+    """
+
+    def __init__(self, publisher: Publisher, counts: Counter[str], log: Any) -> None:
+        self._publisher = publisher
+        self._counts = counts
+        self._log = log
+        self._last: dict[str, tuple[str, Evaluation]] = {}
+
+    def scored(self, record: ModelRecord, scores: Scores) -> None:
+        """Publish how a model did on our test rows."""
+        self._counts["evaluations"] += 1
+        self._log.info(
+            "evaluated",
+            model=record.name,
+            version=record.version,
+            metric=scores.metric,
+            federated=round(scores.federated, 6),
+            local=round(scores.local, 6),
+            champion=None if scores.champion is None else round(scores.champion, 6),
+            rows=scores.rows,
+        )
+        body = Evaluation(
+            name=record.name,
+            version=record.version,
+            digest=record.digest,
+            **asdict(scores),
+        )
+        self._last[record.name] = (record.run, body)
+        self._publisher.evaluation(body, run=record.run)
+
+    def cannot(self, pointer: ModelPointer, why: str) -> None:
+        """Publish that we are asked to try a candidate, and why we cannot."""
+        champion = pointer.trial.champion if pointer.trial is not None else ""
+        self._log.info("candidate-not-scored", model=pointer.name, version=pointer.version, reason=why)
+        body = Evaluation(
+            name=pointer.name,
+            version=pointer.version,
+            digest=pointer.digest,
+            metric="rmse",
+            federated=0.0,
+            local=0.0,
+            rows=0,
+            champion_digest=champion,
+            cannot=why,
+        )
+        self._publisher.evaluation(body)
+
+    def repeat(self) -> None:
+        """Publish the last scores of each model again: another coordinator may have another journal."""
+        for run, body in self._last.values():
+            self._publisher.evaluation(body, run=run)
