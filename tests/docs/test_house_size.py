@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 482,
     "lab: lines of code": 10_420,
     "lab: modules": 123,
-    "tests: lines of code": 38_300,
+    "tests: lines of code": 38_320,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
