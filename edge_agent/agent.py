@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import structlog
+
 from broker.port import Handlers, Message, Transport
-from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
 from edge_agent.forecast.log import newest_head
@@ -32,10 +33,9 @@ from edge_agent.messages import (
     request_seen,
     with_roster,
 )
-from edge_agent.models.evaluation import Evaluator
+from edge_agent.models.evaluation import Evaluator, ScoreTeller
 from edge_agent.models.fetch import Fetcher
 from edge_agent.models.follower import ModelFollower
-from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import answered
 from edge_agent.presence import OwnId, Presence, Reannouncer
 from edge_agent.session.accounts import OTHER, SPENT, TOLD, WATCHED, Allowance, Disclosures, WatchStore
@@ -119,7 +119,7 @@ class Agent:
         self.config = config
         self.id = config.id
         self.counts: Counter[str] = Counter()
-        self.log = logs.get_logger("glassfleet.agent", agent=config.id)
+        self.log = structlog.get_logger("glassfleet.agent", agent=config.id)
         self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source

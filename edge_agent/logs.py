@@ -43,11 +43,6 @@ def configure(level: str = "info", form: str = "console", *, fleet: str = "", ag
     )
 
 
-def get_logger(name: str, **bound: object) -> Any:
-    """Return a logger with fixed fields."""
-    return structlog.get_logger(name, **bound)
-
-
 def _naming(fleet: str, agent: str) -> structlog.typing.Processor:
     """Return a processor that adds fleet and agent."""
 

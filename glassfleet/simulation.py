@@ -14,7 +14,6 @@ from glassfleet.contract.scheme import Scheme, alone_parameters
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import remember
 from glassfleet.data.recent import recent
 from glassfleet.data.sampling import draw
 from glassfleet.errors import ContributionError
@@ -160,13 +159,13 @@ def _check_inputs(scheme: Scheme, domain: Domain) -> None:
 
 
 def counted_rows(data: Dataset, domain: Domain, max_rows_each: int, window: Window | None = None) -> Dataset:
-    """Return the rows of one agent that a run with `domain` counts: with its differences and lags, and drawn by hash.
+    """Return the rows of one agent that a run with `domain` counts: drawn by hash.
 
     A model's record says ``max_rows_each`` and ``window`` in its parameters where there was a limit; whoever pools the
     rows of its cohort to learn the central model takes these.
     """
     own = data if window is None else recent(data, window)
-    return draw(remember(own, domain.memory), domain.names, max_rows_each)
+    return draw(own, domain.names, max_rows_each)
 
 
 def central(  # noqa: PLR0917 - as `federated`, and what one argument more says

@@ -160,8 +160,6 @@ def _table(source: str, learned: Model) -> Table:
 
 
 def _inputs(table: Table, learned: Model) -> NDArray[np.float64]:
-    if learned.domain.memory is not None:
-        return _remembered(table, learned.domain)
     missing = [name for name in learned.domain.names if name not in table.names]
     if missing:
         raise DataError(
@@ -169,26 +167,6 @@ def _inputs(table: Table, learned: Model) -> NDArray[np.float64]:
             f"It needs: {', '.join(learned.domain.names)}"
         )
     return _encoded(table, learned.domain)
-
-
-def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
-    """Return the inputs of a model with lagged features: its rows are in the order of time."""
-    import numpy as np
-
-    from glassfleet.data.dataset import Dataset
-    from glassfleet.data.lags import remember
-
-    needed = [name for name in domain.needs if name not in table.names]
-    if needed:
-        raise DataError(
-            f"{table.path}: the model's inputs need the column {needed[0]!r}, which is not there. It needs: "
-            f"{', '.join(domain.needs)}"
-        )
-    target = domain.target_name
-    remembers_target = domain.memory is not None and domain.memory.uses_target
-    y = table.matrix([target])[:, 0] if remembers_target else np.zeros(table.rows)
-    rows = Dataset(domain.needs, target, table.matrix(domain.needs), y)
-    return remember(rows, domain.memory).select(domain.names).X
 
 
 def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:

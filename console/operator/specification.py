@@ -16,14 +16,8 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.contract.scheme import Scheme
-    from glassfleet.data.lags import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-MEMORY_HELP = (
-    "JSON or TOML file: differences and lags of columns as further inputs, "
-    '{"memory": [{"input": "speed", "difference": 1}], "drive": "trip", "time": "second"}; or qoe, the case study\'s.'
-)
 
 OPENS_ROWS = (
     "in this run vehicles use their rows as they are. Whoever reads the messages at the broker or the coordinator can "
@@ -140,14 +134,6 @@ def window_of(text: str) -> dict[str, Any]:
         return {"rows": int(number)} if number == text else {"days": float(number)}
     except ValueError:
         raise UsageError(f"--last {text!r}: write a number of rows (5000) or of days (7d)") from None
-
-
-def memory_file(path: Path) -> Memory:
-    """Read the declaration of lagged features, JSON or TOML; raises UsageError."""
-    from glassfleet.data import presets  # numpy comes with it
-    from glassfleet.data.lags import Memory
-
-    return presets.memory(presets.QOE) if path == Path("qoe") else Memory.from_document(document_of(path, "memory"))
 
 
 def checked_parameters(scheme: Scheme, given: Mapping[str, Any], before: str = "--param ") -> Any:

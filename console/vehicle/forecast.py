@@ -72,6 +72,8 @@ def run(given: Given[ForecastConfig], *, as_json: bool, printed: bool) -> None:
 
 def _tell_if_strange(config: ForecastConfig) -> None:
     """Warn when no such agent was ever here; it may come yet, and its first model with it."""
+    import structlog
+
     from edge_agent import logs
 
     if config.models is not None or _was_here(config.directory):
@@ -79,7 +81,7 @@ def _tell_if_strange(config: ForecastConfig) -> None:
     here = sorted(folder.name for folder in config.directory.parent.glob("*") if _was_here(folder))
     shown = ", ".join([*here[:SHOWN], *([f"{len(here) - SHOWN} more"] if len(here) > SHOWN else [])])
     logs.configure(config.log_level, config.log_format)
-    logs.get_logger("glassfleet.forecast", agent=config.id).warning(
+    structlog.get_logger("glassfleet.forecast", agent=config.id).warning(
         "no-such-agent",
         reason=f"no agent {config.id!r} of fleet {config.fleet!r} was ever in {config.state_dir}; "
         f"{f'there are: {shown}' if here else 'there is none yet'}. Waiting for it and its first model",
@@ -219,7 +221,7 @@ def explain(  # noqa: PLR0917 - its options
       glassfleet forecast explain --at 2026-03-01T14:05:09 --id vehicle-07
     """
     from console.operator.words import explanation_lines
-    from edge_agent.forecast.features import vector
+    from edge_agent.forecast.model import vector
     from edge_agent.forecast.verify import at_time, model_of
     from edge_agent.forecast.verify import verify as check
     from glassfleet.explain import explain_row, explained

@@ -15,7 +15,6 @@ from coordinator.engine.events import NUMBERS, Offer
 from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
-from glassfleet.data.lags import recalled_names
 from schemas.trial import place_in_sample
 
 REFUSED = "refused: "
@@ -36,7 +35,7 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
     if spec.domain is not None:
         return spec.domain.names, spec.domain.target_name
     if spec.features is not None and spec.target is not None:
-        return recalled_names(spec.memory, spec.features), spec.target
+        return spec.features, spec.target
     votes: Counter[tuple[tuple[str, ...], str]] = Counter()
     for offer in _offers(state).values():
         target = spec.target or offer.target
@@ -48,7 +47,7 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
         # When it was is no cause: a model that learns from the time knows no other day.
         features = spec.features or tuple([name for name in offered if not tells_when(name)] or offered)
         if features and target:
-            votes[recalled_names(spec.memory, features), target] += 1
+            votes[features, target] += 1
     if not votes:
         return (), ""
     most = max(votes.values())
@@ -134,8 +133,7 @@ def is_able(state: RunState, agent: str) -> bool:
 
 def needed_columns(state: RunState) -> frozenset[str]:
     """Return the columns that an agent must have to answer."""
-    memory = state.spec.lagged_features
-    return frozenset(state.features if memory is None else memory.needed(state.features))
+    return frozenset(state.features)
 
 
 def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> bool:

@@ -308,8 +308,7 @@ def to_search(state: RunState, scheme: Scheme) -> DiscoveryParameters:
     spec = state.spec
     parameters = discovery_of(state.features, state.target, spec.bounds or {}, scheme)
     guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
-    parameters = parameters.model_copy(update={**guard, "units": _units(state, parameters)})
-    return parameters if spec.memory is None else parameters.remembering(spec.memory)
+    return parameters.model_copy(update={**guard, "units": _units(state, parameters)})
 
 
 def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:

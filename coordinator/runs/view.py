@@ -75,9 +75,8 @@ def size_warning(engine: Engine, state: RunState, room: int) -> str:
     if (domain := state.domain or state.spec.domain) is not None:
         inputs, classes = len(domain.inputs), len(domain.classes)
     else:
-        lagged = len(memory.columns) if (memory := state.spec.memory) else 0
         offered = max((len(offer.features) for offer in state.agents.values()), default=0)
-        inputs, classes = lagged + (len(state.features or state.spec.features or ()) or offered), 0
+        inputs, classes = len(state.features or state.spec.features or ()) or offered, 0
     return too_large(engine.lookup(state.spec.scheme), engine.parameters(state.spec), inputs, classes, room)
 
 

@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from coordinator.specification.rollout import RolloutPlan
-from glassfleet.data import presets
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import Column, Memory
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.schemes import DEFAULT
 from schemas.codec import encode
@@ -24,6 +22,7 @@ from schemas.messages import Id
 from schemas.text import first_fault
 from schemas.window import Window
 
+Column = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]
 _ID = re.compile(ID_PATTERN)
 
@@ -204,9 +203,6 @@ class RunSpec(BaseModel):
     bounds : dict or None
         Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
         column's unit and terms.
-    memory : Memory or None
-        Differences and lags of columns as further inputs; None when `domain` is given, which says it itself. ``"qoe"``
-        stands for those of the case study.
     max_rows_each : int or None
         At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
         five times the median, from five vehicles on.
@@ -240,7 +236,6 @@ class RunSpec(BaseModel):
     target: Column | None = None
     domain: Domain | None = None
     bounds: dict[Column, Known] | None = None
-    memory: Memory | None = None
     max_rows_each: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     window: Window | None = None
     without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
@@ -249,11 +244,6 @@ class RunSpec(BaseModel):
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$", json_schema_extra={"readOnly": True})] = ""
     rollout: RolloutPlan | None = None
     private: PrivatePolicy | None = None
-
-    @field_validator("memory", mode="before")
-    @classmethod
-    def _of_the_case_study(cls, memory: Any) -> Any:
-        return presets.memory(presets.QOE) if memory == presets.QOE else memory
 
     @field_validator("run")
     @classmethod
@@ -277,8 +267,6 @@ class RunSpec(BaseModel):
             if not low < high:
                 raise ValueError(f"bounds of {column!r}: low {low} must be below high {high}")
         if self.domain is not None:
-            if self.memory is not None:
-                raise ValueError("the domain says which lagged features there are: leave memory out")
             if self.features is not None and self.features != self.domain.names:
                 raise ValueError(
                     "features and domain name different columns: leave features out when a domain is given"
@@ -307,16 +295,9 @@ class RunSpec(BaseModel):
             raise ValueError("support is no parameter of the scheme but of private runs: write private.support")
         return self
 
-    @property
-    def lagged_features(self) -> Memory | None:
-        """The run's lagged features, declared by themselves or with the domain."""
-        return self.memory if self.domain is None else self.domain.memory
-
     def to_document(self) -> dict[str, Any]:
         """Return the spec as JSON values, complete."""
-        document = self.model_dump(mode="json", exclude={"domain", "memory"})
-        if self.memory is not None:
-            document["memory"] = self.memory.to_document()
+        document = self.model_dump(mode="json", exclude={"domain"})
         document["domain"] = None if self.domain is None else self.domain.to_document()
         return document
 

@@ -1,6 +1,6 @@
 """JSON Schemas of every task and every answer: ``python -m deploy.site.payloads > docs/reference/payloads.json``.
 
-Parameters, domains, lagged features and terms are the models of the code. What is around them is read off real runs of
+Parameters, domains and terms are the models of the code. What is around them is read off real runs of
 every scheme, in one process, of numbers, classes, texts, empty cells and private ones: names, types, dtypes and
 dimensions of arrays.
 """
@@ -22,7 +22,6 @@ from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.evaluation.scores import SCORES, ScoresAsked
 from glassfleet.model.intervals import lines_of
@@ -68,7 +67,6 @@ def described_all(spoken_so_far: Iterable[Exchange]) -> Schema:
             "answer": {"anyOf": [ref for name, ref in known.items() if name.endswith(".answer")]},
             "total": described([{"founders": [["v1", "", "", ""]], "members": [0]}], arrays, ""),
             "domain": _model(Domain, "domain"),
-            "memory": _model(Memory, "memory"),
             **schemas,
             **{
                 f"parameters.{name}": _model(catalogue.load(name).Parameters, f"parameters.{name}") for name in _names()
@@ -156,9 +154,7 @@ def _of_discovery() -> Iterator[Exchange]:
         either = DiscoveryParameters(features=features, target="quality", either=True)
         _discovered(either, bench.fleet, spoken_so_far)
         if not classes:
-            memory = Memory(inputs=(Recall(input="speed", difference=1),))
-            plain = DiscoveryParameters(features=(*features, "speed_change_1"), target="quality").remembering(memory)
-            _discovered(plain, {agent: remember(data, memory) for agent, data in bench.fleet.items()}, spoken_so_far)
+            _discovered(DiscoveryParameters(features=features, target="quality"), bench.fleet, spoken_so_far)
             _discovered(
                 DISCOVERY.private(DiscoveryParameters(features=features, target="quality")), bench.fleet, spoken_so_far
             )
@@ -192,8 +188,8 @@ def described(values: Sequence[Any], arrays: dict[str, Schema], scheme: str, nam
     """Return the schema of all of these values, the values of one place."""
     if name == "parameters" and scheme not in _SPECIAL:
         return {"$ref": f"#/$defs/parameters.{scheme}"}
-    if name in ("domain", "memory") and isinstance(values[0], Mapping):
-        return {"$ref": f"#/$defs/{name}"}
+    if name == "domain" and isinstance(values[0], Mapping):
+        return {"$ref": "#/$defs/domain"}
     if name in ("model", "champion", "formers") and scheme == SCORES.name:
         return {"description": "Documents of models, see exports.md.", "type": ["object", "null", "array"]}
     kinds: dict[str, list[Any]] = defaultdict(list)

@@ -43,12 +43,10 @@ class ForecastConfig(Settings):
     speed : float
         How many times faster than recorded a file is replayed; 0: as fast as possible. Why: a long file.
     every : float
-        Seconds from a forecast to the next, 0 to 3600; samples in between still fill windows and lagged inputs. A
+        Seconds from a forecast to the next, 0 to 3600; samples in between still fill windows. A
         replayed file has its own time; a table without one, a row a second. Why: more, or fewer, forecasts.
     alert : str or None
         A forecast below this number, or of this class, is an alert. Why: only you know what is bad.
-    observed : str or None
-        Field of a sample with the target's present value, for models with lags of the target. Why: such a model.
     publish : str
         Where forecast, alert and rule go as signals of VSS: ``kuksa[s]://host:port`` or ``mqtt[s]://host/a/topic``.
         Why: another application in the vehicle uses them.
@@ -87,7 +85,6 @@ class ForecastConfig(Settings):
     speed: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     every: Annotated[float, Field(ge=0, le=3600)] = 1.0
     alert: str | None = None
-    observed: str | None = None
     publish: str = ""
     report: Literal["none", "alerts", "all"] = "none"
     broker: str | None = None

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import personal_model
+from glassfleet.data.categories import code_of
+from glassfleet.data.cells import MISSING, PAIRS, as_number, is_empty
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import ReferenceRow, reference_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
@@ -97,7 +104,6 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
 def _own_of(scheme: Any, model: Any, rows: str) -> Any:
     """Return what the vehicle makes of a model with its rows."""
     from edge_agent.sources import read_source  # noqa: PLC0415 - few forecasters need it
-    from glassfleet.data.lags import remember  # noqa: PLC0415
 
     domain = model.domain
     categories = any(variable.categories for variable in domain.features)
@@ -105,7 +111,7 @@ def _own_of(scheme: Any, model: Any, rows: str) -> Any:
         rows, target=domain.target_name, labels=domain.target is None, categories=categories, hold_back=True
     )
     try:
-        return personal_model(scheme, model, remember(source.train, domain.memory))
+        return personal_model(scheme, model, source.train)
     except (KeyError, ValueError) as fault:
         raise DataError(f"{rows}: the vehicle's own model cannot be made of these rows: {fault}") from fault
 
@@ -234,3 +240,41 @@ class ModelWatch:
 def _mark(path: Path) -> Mark:
     status = path.stat()
     return path.name, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def inputs_of(row: Mapping[str, Any], domain: Domain) -> dict[str, float]:
+    """Return a row's inputs by name, in the model's order; a category becomes its position, an empty cell NaN.
+
+    Raises
+    ------
+    KeyError
+        The row lacks a field.
+    ValueError, TypeError
+        A value is no finite number, or no text where the model takes one.
+    """
+    inputs = {variable.name: _number(row[variable.name], variable) for variable in domain.features}
+    for variable in domain.features:
+        value = inputs[variable.name]
+        if not math.isfinite(value) and not (variable.may_be_empty and math.isnan(value)):
+            raise ValueError(f"{variable.name!r} is {value}, not a finite number")
+    return inputs
+
+
+def _number(value: Any, variable: Variable) -> float:
+    if variable.may_be_empty and is_empty(value):
+        value = MISSING if variable.categories else math.nan
+    if variable.categories:
+        if isinstance(value, bool):  # the word that the fleet has for it
+            words = (text for text in variable.categories for pair in PAIRS if text.lower() == pair[not value])
+            value = next(words, value)
+        if not isinstance(value, str):
+            raise ValueError(f"{variable.name!r} is {str(value)[:40]}, and the model takes a text")
+        value = code_of(value, variable.categories)
+    elif value is None:
+        raise ValueError(f"{variable.name!r} is empty, and the model takes a number")
+    return as_number(value)
+
+
+def vector(inputs: Mapping[str, float]) -> NDArray[np.float64]:
+    """Return inputs as a row, shape (F,)."""
+    return np.array(list(inputs.values()), dtype=np.float64)

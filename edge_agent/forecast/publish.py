@@ -11,11 +11,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.signed import signed
 from broker.tls import tls_of
-from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.live import databroker
 from edge_agent.live.adapters.mqtt import link_of
@@ -154,7 +155,7 @@ def _feed(url: str, access: ServerAccess, waiting: queue.Queue[Mapping[str, Any]
                     failed = 0
                 except VSSClientError as fault:
                     if failed % _AGAIN == 0:
-                        logs.get_logger("glassfleet.forecast").warning(
+                        structlog.get_logger("glassfleet.forecast").warning(
                             "not-published", reason=databroker.words(fault, url), overlay=str(overlay()), kind="signals"
                         )
                     failed += 1

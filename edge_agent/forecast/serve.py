@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
+import structlog
+
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch, Served
+from edge_agent.forecast.model import ModelWatch, Served, inputs_of, vector
 from edge_agent.forecast.publish import into_vehicle, to_fleet
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, ServerAccess
@@ -43,7 +44,6 @@ class Forecaster:
     Parameters
     ----------
     rows : LiveRows
-    features : LiveFeatures
     watch : ModelWatch
     log : ForecastLog
     every : float
@@ -69,7 +69,6 @@ class Forecaster:
     def __init__(
         self,
         rows: LiveRows,
-        features: LiveFeatures,
         watch: ModelWatch,
         log: ForecastLog,
         *,
@@ -81,7 +80,6 @@ class Forecaster:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._rows = rows
-        self._features = features
         self._watch = watch
         self._log = log
         self._every = every
@@ -111,7 +109,6 @@ class Forecaster:
         self.counts["samples"] += 1
         served, is_new = self._watch.look()
         if served is not None and is_new:
-            self._features.serve(served.model.domain)
             self._log.keep_model(served.record.digest, served.content)
         if served is None and not self._asked_for_model:
             self._asked_for_model = True
@@ -133,16 +130,14 @@ class Forecaster:
         return self._of_rows(self._watch.look()[0], self._rows.flush())
 
     def _of_rows(self, served: Served | None, rows: list[dict[str, Any]]) -> Forecast | None:
-        """Take rows into memory; return the forecast of the last one, if one is due."""
+        """Return the forecast of the last row, if one is due."""
         inputs = None
-        for row in rows:
+        if served is not None and rows:
             try:
-                inputs = self._features.push(row)
+                inputs = inputs_of(rows[-1], served.model.domain)
             except KeyError as fault:
-                inputs = None
                 self._fault("missing-field", f"the sample has no {fault.args[0]!r}")
             except (ValueError, TypeError) as fault:
-                inputs = None
                 self._fault("unusable-sample", str(fault))
         if served is None or inputs is None or not self._is_due():
             self.counts["waiting"] += 1
@@ -262,7 +257,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         The source ended, and there never was a model.
     """
     logs.configure(config.log_level, config.log_format)
-    say = logs.get_logger("glassfleet.forecast", agent=config.id)
+    say = structlog.get_logger("glassfleet.forecast", agent=config.id)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
@@ -277,7 +272,6 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         watch = ModelWatch(config.models_directory, config.model, say, config.data)
         forecaster = Forecaster(
             rows,
-            LiveFeatures(config.observed),
             watch,
             log,
             every=config.every,

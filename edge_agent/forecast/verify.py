@@ -9,8 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from edge_agent.forecast.chain import Head
-from edge_agent.forecast.log import records, segments
+from edge_agent.forecast.log import Head, records, segments
 from edge_agent.forecast.model import Served, load_model
 from edge_agent.storage import explained
 from schemas.errors import NotFoundError, StorageError, VerificationError

@@ -250,7 +250,10 @@ class Plan(_Table):
                 ]
         if self.time is not None and self.time.inputs:
             lines += ["", "[time.inputs]"]
-            lines += [f"{_key(name)} = {_value(part.model_dump())}" for name, part in self.time.inputs.items()]
+            lines += [
+                f"{_key(name)} = {_value(part.model_dump(exclude_none=True))}"
+                for name, part in self.time.inputs.items()
+            ]
         lines += ["", "[columns]"]
         for name, column in self.columns.items():
             pairs = {"take": column.take, **column.model_dump(by_alias=True, exclude_defaults=True)}

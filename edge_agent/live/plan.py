@@ -16,13 +16,11 @@ import numpy as np
 from edge_agent.imports import numbers, times
 from edge_agent.imports.marks import NO_WORDS
 from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
-from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.port import LiveSample, SampleRequest, seconds_of
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
 from edge_agent.recordings.vss import Catalogue, Leaf, fitted
-from glassfleet.data import presets
-from glassfleet.data.timeplan import TimePlan
+from glassfleet.data.timeplan import QOE, TimePlan, ready_plan
 from schemas.errors import DataError, UsageError
 
 
@@ -88,8 +86,8 @@ class LivePlan:
         UsageError
             It makes no rows of samples, or somebody has to decide a line of it.
         """
-        if name == presets.QOE:
-            known = presets.time_plan(name)
+        if name == QOE:
+            known = ready_plan(name)
             return cls(known, clock=known.column)
         plan = read_plan(Path(name))
         if plan.undecided:

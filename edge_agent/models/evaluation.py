@@ -9,17 +9,17 @@ answers.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.compute import worker
-from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkerError, WorkItem
+from edge_agent.compute.worker import Budget, WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
@@ -30,7 +30,6 @@ from glassfleet.contract.scheme import Scheme, alone_parameters, personal_model
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import remember
 from glassfleet.evaluation.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
 from glassfleet.evaluation.paired import difference
 from glassfleet.evaluation.scores import without_few
@@ -38,7 +37,11 @@ from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
+from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord
+
+if TYPE_CHECKING:  # who only scores publishes nothing
+    from edge_agent.messages import Publisher
 
 KEPT_LOCAL_MODELS = 4
 """Local models that are remembered for scoring, so that they are not learned again for each version."""
@@ -217,8 +220,7 @@ class Evaluator:
         predicted = self._predictions(record)
         yield None
         domain = scheme.from_document(record.document).domain
-        train = remember(self._train, domain.memory)
-        test = remember(self._test, domain.memory)
+        train, test = self._train, self._test
         score = root_mean_square if domain.target is not None else mean_f1
         if local is None:
             if scheme.abilities.alone is not None:
@@ -248,7 +250,6 @@ class Evaluator:
         for each in (champion, *formers):
             with contextlib.suppress(*CANNOT_SCORE):
                 other = present if each is champion else self._predictions(each)
-                score(test.y, other)  # raises where its lagged features leave other rows
                 pairs = (difference(metric, score, test.y, *pair) for pair in ((predicted, other), (other, present)))
                 beside[each.digest] = [number for pair in pairs for number in pair]
             yield None
@@ -264,7 +265,7 @@ class Evaluator:
         rows = self._test.rows + (self._train.rows if is_own else 0)
         self._check(Cost(_CELL_SECONDS * rows * len(canonical_json(record.document)), 0.0))
         model = usable(record.document, self._train, self._test)
-        return predict_in_blocks(model, inputs_of(model, remember(self._test, model.domain.memory)))
+        return predict_in_blocks(model, inputs_of(model, self._test))
 
 
 def usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
@@ -273,11 +274,11 @@ def usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
     model = scheme.from_document(document)
     if model.domain.target_name != test.target:
         raise ValueError(f"the model's target is {model.domain.target_name!r}, here it is {test.target!r}")
-    return personal_model(scheme, model, remember(train, model.domain.memory))
+    return personal_model(scheme, model, train)
 
 
 def inputs_of(model: Model, rows: Dataset) -> NDArray[np.float64]:
-    """Return a model's inputs, shape (n, F), from rows that have its lagged features."""
+    """Return a model's inputs, shape (n, F)."""
     return encode_inputs(rows.select(model.domain.names), model.domain)
 
 
@@ -328,3 +329,65 @@ def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:
 def mean_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
     """Mean F1 over the classes in `y`."""
     return macro_f1(*class_counts(predicted, y, np.unique(y)))
+
+
+class ScoreTeller:
+    """Publishes scores, and remembers the last of each model.
+
+    Parameters
+    ----------
+    publisher : Publisher
+    counts : Counter
+        Counts the models that were scored.
+    log : structlog logger
+    """
+
+    def __init__(self, publisher: Publisher, counts: Counter[str], log: Any) -> None:
+        self._publisher = publisher
+        self._counts = counts
+        self._log = log
+        self._last: dict[str, tuple[str, Evaluation]] = {}
+
+    def scored(self, record: ModelRecord, scores: Scores) -> None:
+        """Publish how a model did on our test rows."""
+        self._counts["evaluations"] += 1
+        self._log.info(
+            "evaluated",
+            model=record.name,
+            version=record.version,
+            metric=scores.metric,
+            federated=round(scores.federated, 6),
+            local=round(scores.local, 6),
+            champion=None if scores.champion is None else round(scores.champion, 6),
+            rows=scores.rows,
+        )
+        body = Evaluation(
+            name=record.name,
+            version=record.version,
+            digest=record.digest,
+            **asdict(scores),
+        )
+        self._last[record.name] = (record.run, body)
+        self._publisher.evaluation(body, run=record.run)
+
+    def cannot(self, pointer: ModelPointer, why: str) -> None:
+        """Publish that we are asked to try a candidate, and why we cannot."""
+        champion = pointer.trial.champion if pointer.trial is not None else ""
+        self._log.info("candidate-not-scored", model=pointer.name, version=pointer.version, reason=why)
+        body = Evaluation(
+            name=pointer.name,
+            version=pointer.version,
+            digest=pointer.digest,
+            metric="rmse",
+            federated=0.0,
+            local=0.0,
+            rows=0,
+            champion_digest=champion,
+            cannot=why,
+        )
+        self._publisher.evaluation(body)
+
+    def repeat(self) -> None:
+        """Publish the last scores of each model again: another coordinator may have another journal."""
+        for run, body in self._last.values():
+            self._publisher.evaluation(body, run=run)

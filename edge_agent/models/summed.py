@@ -23,8 +23,6 @@ from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.evaluation.drift import DriftMemory, figures
 from glassfleet.evaluation.scores import FORMERS, SCORES, compared, scored
@@ -68,8 +66,8 @@ class Watch:
 
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
-Forecast = tuple[Model, Dataset, NDArray[Any], NDArray[Any]]
-"""A version, the rows that its lagged features leave, its inputs of them and its forecasts."""
+Forecast = tuple[Model, NDArray[Any], NDArray[Any]]
+"""A version, its inputs of the test rows, and its forecasts."""
 
 
 def answered(
@@ -114,64 +112,49 @@ def summed(task: Task, train: Dataset, test: Dataset, watch: Watch | None = None
     others = {"champion": task.body.get("champion"), **dict(zip(FORMERS, formers, strict=False))}
     forecasts: dict[str, NDArray[Any]] = {}
     deciding = None
-    own, rows = train, test
-    with suppress(*_CANNOT):  # lagged features may leave out the first rows of a drive
-        memory = Domain.from_document(document["domain"]).memory
-        own, rows = remember(train, memory), remember(test, memory)
 
     @cache
     def of_other(name: str) -> Forecast:
         return _forecast(others[name], train, test)
 
-    if rows.rows and own.rows:
+    if test.rows and train.rows:
         with suppress(*_CANNOT):
-            model = usable(document, train, test)
-            inputs = inputs_of(model, rows)
-            forecasts["candidate"] = predict_in_blocks(model, inputs)
+            model, inputs, forecasts["candidate"] = _forecast(document, train, test)
             if isinstance(model, TellsRule):
                 deciding = model.deciding(inputs)
             if watch is not None:
-                watch.meet(document_digest(document), model, inputs, rows.y, forecasts["candidate"])
+                watch.meet(document_digest(document), model, inputs, test.y, forecasts["candidate"])
         for name, other in others.items():
             if other is not None and (name in FORMERS or f"rows/{name}" in asked):
                 with suppress(*_CANNOT):
-                    forecasts[name] = _of_rows(of_other(name), rows)
+                    *_, forecasts[name] = of_other(name)
         if "constant" in compared(task):
-            forecasts["constant"] = constant(own.y, rows.rows)
+            forecasts["constant"] = constant(train.y, test.rows)
         if "local" in compared(task):
             with suppress(*_CANNOT):
-                forecasts["local"] = _local(document, own, rows)
-    labels, drift = rows.y if rows.rows else np.empty(0), None
+                forecasts["local"] = _local(document, train, test)
+    labels, drift = test.y if test.rows else np.empty(0), None
     if watch is not None and "drift" in asked:
         with suppress(*_CANNOT):
-            drift = _drift(document_digest(others["champion"]), of_other("champion"), watch)
+            drift = _drift(document_digest(others["champion"]), of_other("champion"), test.y, watch)
     return scored(task, labels, forecasts, deciding, drift)
 
 
-def _drift(digest: str, known: Forecast, watch: Watch) -> NDArray[np.int64] | None:
+def _drift(digest: str, known: Forecast, y: NDArray[Any], watch: Watch) -> NDArray[np.int64] | None:
     """Return what is told of how far the model in use has moved."""
-    model, rows, inputs, forecasts = known
-    if rows.rows:
-        watch.meet(digest, model, inputs, rows.y, forecasts)
+    model, inputs, forecasts = known
+    if len(y):
+        watch.meet(digest, model, inputs, y, forecasts)
     return watch.changes(digest)
 
 
-def _of_rows(known: Forecast, rows: Dataset) -> NDArray[Any]:
-    """Return another version's forecasts of `rows`; raises ValueError where its lagged features leave other rows."""
-    _, same, _, forecasts = known
-    if not np.array_equal(same.y, rows.y):
-        raise ValueError("the other version has lagged features of other rows")
-    return forecasts
-
-
 def _forecast(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Forecast:
-    """Return what another version forecasts."""
+    """Return what a version forecasts."""
     model = usable(document, train, test)
-    rows = remember(test, model.domain.memory)
-    if not rows.rows:
-        return model, rows, rows.X, rows.y
-    inputs = inputs_of(model, rows)
-    return model, rows, inputs, predict_in_blocks(model, inputs)
+    if not test.rows:
+        return model, test.X, test.y
+    inputs = inputs_of(model, test)
+    return model, inputs, predict_in_blocks(model, inputs)
 
 
 def _local(document: Mapping[str, Any], train: Dataset, test: Dataset) -> NDArray[Any]:

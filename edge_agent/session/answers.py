@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from edge_agent.compute import worker
-from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkItem
+from edge_agent.compute.worker import Budget, WorkItem
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers
@@ -23,12 +22,11 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.rows import drawn_for
 from glassfleet.contract.scheme import Client
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import Memory, remember
 from glassfleet.errors import TaskError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
 from schemas.documents import document_digest
-from schemas.errors import DataError, DocumentError, UsageError
+from schemas.errors import DocumentError
 from schemas.messages import ContributionBody
 
 DOMAIN = "domain"
@@ -176,22 +174,10 @@ class Answerer:
 
 def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:
     """Return the number of rows and the contribution as a codec value; raises TaskError. Anywhere the same."""
-    data = drawn_for(task, with_memory(task, data))
+    data = drawn_for(task, data)
     refuse_cells(task, data)
     contribution = client_of(task.scheme).contribute(task, data, privacy_generator(noise))
     return {"rows": data.rows, "contribution": contribution.to_value()}
-
-
-def with_memory(task: Task, data: Dataset) -> Dataset:
-    """Return the rows with the lagged features that the run declares; raises TaskError when they cannot be had."""
-    domain = task.body.get("domain")
-    declared = task.body.get("memory") if task.scheme == DOMAIN else isinstance(domain, dict) and domain.get("memory")
-    if not declared:
-        return data
-    try:
-        return remember(data, Memory.from_document(declared))
-    except (DataError, UsageError) as fault:
-        raise TaskError(str(fault)) from fault
 
 
 def refuse_cells(task: Task, data: Dataset) -> None:

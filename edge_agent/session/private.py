@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from edge_agent.session.events import RequestSeen
-from edge_agent.session.private_files import Met, PrivateFiles
-from edge_agent.session.private_rows import PrivateRows
+from edge_agent.session.private_rows import Met, PrivateFiles, PrivateRows
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,7 +90,8 @@ def _collected(
                 blank = None if name in gaps else next((at for at, cell in enumerate(part) if is_blank(cell)), None)
                 if blank is not None:
                     raise empty_cell(where, name, row + blank)
-                cells[name].extend(part)
+                # Few words, in many rows: each is kept once.
+                cells[name].extend(sys.intern(cell) if type(cell) is str else cell for cell in part)
             elif (own := floats(where, name, part, row, may_be_empty=name in gaps)) is None:
                 late.add(name)
             else:
@@ -128,11 +130,10 @@ def _same_widths(where: str, width: int, blocks: Blocks) -> Iterator[list[list[A
 
 @dataclass(frozen=True)
 class Raw:
-    """Checked rows, all of them, before some are held back."""
+    """Checked rows, all of them, before some are held back; whoever makes rows of `columns` takes them out."""
 
     names: tuple[str, ...]
-    numeric_names: tuple[str, ...]
-    numbers: NDArray[np.float64]
+    columns: dict[str, NDArray[np.float64]]
     labels: NDArray[Any]
     train: NDArray[np.bool_]
     warnings: tuple[str, ...] = ()
@@ -164,17 +165,15 @@ def read_raw(
     rows, split = len(next(iter(cells.values()))), cells.pop(SPLIT, None)
     classes = [label_of(cell) for cell in cells.pop(label)] if labels else []
     known: dict[str, tuple[str, ...]] = {}
-    numbers = np.empty((rows, len(cells)), dtype=np.float64)
-    for index, name in enumerate(list(cells)):
-        column = cells[name]
+    for name, column in cells.items():
         if column.dtype == object:
-            column, own = _coded(where, name, column, categories=categories and name != label, missing=missing)
+            codes, own = _coded(where, name, column, categories=categories and name != label, missing=missing)
+            cells[name] = codes.astype(np.float64)
             known |= {name: own} if own else {}
-        numbers[:, index] = column
     train = np.ones(rows, dtype=np.bool_) if split is None else train_rows(where, list(split), 0)
     given = np.array(classes, dtype=np.str_) if labels else np.empty(rows)
     kept = tuple(name for name in names if name in cells or name in (SPLIT, label))
-    return Raw(kept, tuple(cells), numbers, given, train, tuple(warnings)), known
+    return Raw(kept, cells, given, train, tuple(warnings)), known
 
 
 def _coded(

@@ -268,22 +268,24 @@ def _read_source(
         f' says so: missing = ["{value:g}"] (glassfleet data import)'
         for name, value in far.items()
     )
-    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers, train, raw.numeric_names, features))
-    columns = [raw.numeric_names.index(name) for name in features]
-
-    def dataset(rows: NDArray[np.bool_]) -> Dataset:
-        X = raw.numbers[np.ix_(np.flatnonzero(rows), np.array(columns))]  # one copy, no other on the way
-        y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
-        return Dataset(features, label, X, y, categories=texts)
-
-    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far), how)
+    warnings = (*raw.warnings, *odd, *_constant_columns(raw.columns, train, features))
+    targets: NDArray[Any] = raw.labels if labels else raw.columns.pop(label)
+    inputs = [np.empty((np.count_nonzero(rows), len(features))) for rows in (train, test)]
+    for index, name in enumerate(features):
+        column = raw.columns.pop(name)  # all rows are there once
+        for X, rows in zip(inputs, (train, test), strict=True):
+            X[:, index] = column[rows]
+    known, unseen = (
+        Dataset(features, label, X, targets[rows], categories=texts)
+        for X, rows in zip(inputs, (train, test), strict=True)
+    )
+    return Source(known, unseen, warnings, notes, place.reader.origin(place), tuple(far), how)
 
 
 def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
     """Yield columns with a value that is hardly one, and that value."""
-    for index, name in enumerate(raw.numeric_names):
-        column = raw.numbers[rows, index]
-        column = column[~np.isnan(column)]
+    for name, whole in raw.columns.items():
+        column = whole[rows & ~np.isnan(whole)]
         if not column.size:
             continue
         low, high = float(column.min()), float(column.max())
@@ -297,8 +299,8 @@ def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
 
 def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:
     """Return which drive each row is of, where a column tells it."""
-    name = next((name for name in raw.numeric_names if name.lower() in DRIVES and name not in texts), None)
-    return None if name is None else raw.numbers[:, raw.numeric_names.index(name)]
+    names = (name for name in raw.columns if name.lower() in DRIVES and name not in texts)
+    return next((raw.columns[name] for name in names), None)
 
 
 def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Table:
@@ -329,14 +331,13 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
 
 
 def _constant_columns(
-    numbers: NDArray[np.float64], rows: NDArray[np.bool_], names: Sequence[str], features: Sequence[str]
+    columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.bool_], features: Sequence[str]
 ) -> tuple[str, ...]:
-    first = numbers[np.argmax(rows)]
-    constant = [(column[rows] == value).all() for column, value in zip(numbers.T, first, strict=True)]  # small copies
+    first = np.argmax(rows)
     return tuple(
         f"column {name!r} has the same value in all training rows; it cannot help the model here"
         if name in features
         else f"the target {name!r} has the same value in all training rows"
-        for name, same in zip(names, constant, strict=True)
-        if same
+        for name, column in columns.items()
+        if (column[rows] == column[first]).all()
     )

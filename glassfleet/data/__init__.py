@@ -1,1 +1,1 @@
-"""Rows before a scheme sees them: data sets, domains, units, lagged features, windows, condensed rows."""
+"""Rows before a scheme sees them: data sets, domains, units, windows, condensed rows."""

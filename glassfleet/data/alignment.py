@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.clock import TICKS, Clock, Cut, FloatArray, IntArray, is_missing, ticks
-from glassfleet.data.timeplan import OF_TEXTS, TimePlan, taken
+from glassfleet.data.timeplan import TimePlan, taken
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,12 @@ class Aligner:
         # Twice the width of what is interpolated: the sample before the moment is needed, too.
         self._kept = {
             name: max(
-                (int(ticks(2 * part.seconds)) for part in plan.inputs.values() if part.signal == name),
+                (int(ticks(2 * part.past)) for part in plan.inputs.values() if part.signal == name),
                 default=0,
             )
             for name in plan.signals
         }
-        self._statistics = {part.signal: part.take for part in plan.inputs.values() if part.take not in OF_TEXTS}
+        self._statistics = {part.signal: part.of_numbers for part in plan.inputs.values() if part.of_numbers}
         self._done = self._begin = 0
         self.cuts: list[Cut] = []
         self.left_out = 0
@@ -249,7 +249,7 @@ class Aligner:
         columns = []
         for part in plan.inputs.values() if rows.size else ():
             at, kept = self._samples[part.signal]
-            values = np.array(kept, dtype=object if part.take in OF_TEXTS else np.float64)
+            values = np.array(kept, dtype=np.float64 if part.of_numbers else object)
             cells = taken(part, np.array(at, dtype=np.int64), values, rows)
             columns.append(
                 [None if gone else cell for gone, cell in zip(is_missing(cells), cells.tolist(), strict=True)]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.data.cells import MISSING
-from glassfleet.data.lags import Memory
 from schemas import limits
 
 INPUT_QUANTILES: Final = (0.025, 0.975)
@@ -159,8 +158,6 @@ class Domain(BaseModel):
         Class labels in lexicographic order (classification; `target` then is None and `label` names the column).
     label : str
         Column name of the class label.
-    memory : Memory or None
-        How those of the inputs come about that are differences and lags of columns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -169,7 +166,6 @@ class Domain(BaseModel):
     target: Variable | None = None
     label: str = ""
     classes: tuple[str, ...] = ()
-    memory: Memory | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
@@ -180,10 +176,6 @@ class Domain(BaseModel):
             raise ValueError("a domain has either a numeric target or classes")
         if any(name.endswith("\0") for name in self.classes):
             raise ValueError("a class ends with a NUL character, which arrays of texts do not keep")
-        if self.memory is not None:
-            missing = sorted(set(self.memory.columns) - set(names))
-            if missing:
-                raise ValueError(f"lagged feature {missing[0]!r} is none of the features")
         return self
 
     @property
@@ -211,10 +203,18 @@ class Domain(BaseModel):
         """What the features have beyond their limits, in their order."""
         return tuple(part for variable in self.features for part in Excess.about(variable))
 
+    @cached_property
+    def _limits(self) -> tuple[tuple[float, ...], ...]:
+        """Low and high of all inputs, and where they are clipped once scaled; no arrays, as domains are compared."""
+        inputs = self.inputs
+        most = tuple(FARTHEST if isinstance(variable, Excess) else 1.0 for variable in inputs)
+        return tuple(variable.low for variable in inputs), tuple(variable.high for variable in inputs), most
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Domain:
-        """Return a copy; the excess is that of its own features."""
+        """Return a copy; what is known of its features is that of its own."""
         copy = super().model_copy(update=update, deep=deep)
-        copy.__dict__.pop("excess", None)
+        for known in ("excess", "_limits"):
+            copy.__dict__.pop(known, None)
         return copy
 
     @property
@@ -235,13 +235,6 @@ class Domain(BaseModel):
         for place, value in zip(self.excess_of, values[n + len(gaps) :].tolist(), strict=True):
             summed[place] += value
         return summed
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Columns that rows must have, beside the target: the features, or what memory makes them of."""
-        if self.memory is None:
-            return self.names
-        return tuple(dict.fromkeys((*self.memory.plain(self.names), *self.memory.sources)))
 
     @property
     def target_name(self) -> str:
@@ -313,10 +306,7 @@ class Domain(BaseModel):
         Excess is clipped at :data:`FARTHEST` times what the fleet has. Element-wise, hence independent of how rows are
         spread.
         """
-        low = np.array([variable.low for variable in self.inputs])
-        high = np.array([variable.high for variable in self.inputs])
-        most = np.array([FARTHEST if isinstance(variable, Excess) else 1.0 for variable in self.inputs])
-        return _scale(X, low, high, most)
+        return _scale(X, *map(np.array, self._limits))
 
     def scale_target(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map the target, shape (n,), to [0, 1]."""

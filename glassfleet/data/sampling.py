@@ -1,24 +1,73 @@
-"""At most so many rows of a vehicle, chosen by a hash of each row: the same rows wherever they are chosen.
+"""Hashes of rows, and the rows that are chosen by them: those that count of a large vehicle, and those held out.
 
-A run may state ``max_rows_each``, so that no vehicle weighs more than its share. Whoever learns the run again (a
-central reference, an audit) draws the same rows from the same vehicle, and so gets the same sums and the same model.
+A row's place in a file, or the vehicle that holds it, would make a choice depend on how rows are spread, and the
+fleet's model would differ from the central one. A hash chooses the same rows, and equal rows together, wherever they
+are: whoever learns the run again (a central reference, an audit) gets the same sums and the same model.
 
-The hash is of the run's columns alone, in their order, so that other columns of a vehicle change nothing. It has no
-salt: two runs with the same columns and limit are answered from the same rows, and tell no more together than one.
-It is not a secret either: it decides which rows count, and no hash leaves the vehicle.
+`draw` takes at most so many rows of a vehicle (``max_rows_each``), so that none weighs more than its share. Its hash is
+of the run's columns alone, in their order, so that other columns of a vehicle change nothing. It has no salt: two runs
+with the same columns and limit are answered from the same rows, and tell no more together than one. It is not a secret
+either: it decides which rows count, and no hash leaves the vehicle.
+
+Hashes are SplitMix64 (Steele, Lea and Flood, 2014) over a row's numbers: one after the other is mixed in.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.mixing import bits_of, mixed_in
+
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_ROUNDS: Final = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+
+
+def mixed_in(state: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the hashes of lines, shape (n,), from those of their beginnings and the next number of each."""
+    state = (state ^ values) + _STEP
+    for shift, factor in _ROUNDS:
+        state = (state ^ (state >> shift)) * factor
+    return state ^ (state >> np.uint64(31))
+
+
+def bits_of(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return the bits of numbers, to be mixed in; zero has one sign."""
+    return (np.ascontiguousarray(numbers, dtype=np.float64) + 0.0).view(np.uint64)
+
+
+def is_held_out(inputs: NDArray[np.float64], target: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Return which rows are held out, about `share` of different rows.
+
+    Parameters
+    ----------
+    inputs : ndarray of float64, shape (F, n)
+        Scaled inputs.
+    target : ndarray of float64, shape (n,)
+        Scaled target.
+    share : float
+        In [0, 1).
+    """
+    return (row_hashes(inputs, target) >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+
+
+def is_first(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which rows are the first of those that are equal to them, shape (n,), from :func:`row_hashes`."""
+    first = np.zeros(hashes.shape, dtype=np.bool_)
+    first[np.unique(hashes, return_index=True)[1]] = True
+    return first
+
+
+def row_hashes(inputs: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a hash of each row, shape (n,), from scaled inputs, shape (F, n), and the scaled target, shape (n,)."""
+    state = np.zeros(target.shape, dtype=np.uint64)
+    for column in (*inputs, target):
+        state = mixed_in(state, bits_of(column))
+    return state
 
 
 def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
@@ -27,7 +76,7 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
     Parameters
     ----------
     data : Dataset
-        Rows of one vehicle, with the differences and lags of the run if it has any.
+        Rows of one vehicle.
     columns : sequence of str
         The run's inputs, in the order of its domain.
     most : int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -19,7 +21,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Take = Literal["last", "interpolated", "mean", "min", "max", "slope", "count"]
 
 _WINDOWS: Final = frozenset({"mean", "min", "max", "slope", "count"})
-OF_TEXTS: Final = frozenset({"last", "count"})
+_OF_TEXTS: Final = frozenset({"last", "count"})
 """What can be taken of a signal of texts."""
 
 _AT_ONCE: Final = 1 << 20
@@ -39,6 +41,8 @@ class Input(BaseModel):
     seconds : float
         Up to a day. Samples count that are younger than this; if there is none, the value is missing (a count is 0).
         The last sample may itself say that there is no value; windows pass over such samples.
+    change : float or None
+        Up to a day: the column is by how much this has changed in so many seconds. None: it is the value itself.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +50,17 @@ class Input(BaseModel):
     signal: Name
     take: Take = "last"
     seconds: Seconds
+    change: Seconds | None = None
+
+    @property
+    def past(self) -> float:
+        """Seconds before the row, of which samples may be needed."""
+        return self.seconds + (self.change or 0.0)
+
+    @property
+    def of_numbers(self) -> str:
+        """What of it cannot be had of texts; empty: nothing."""
+        return "change" if self.change is not None else "" if self.take in _OF_TEXTS else self.take
 
 
 class TimePlan(BaseModel):
@@ -66,7 +81,8 @@ class TimePlan(BaseModel):
     gap : float
         Seconds without any sample of these signals, after which a new drive begins; nothing is held across it.
     start : float or None
-        Seconds from a drive's first sample to its first row; None: the longest window, so that all windows are full.
+        Seconds from a drive's first sample to its first row; None: the longest window and the longest change, so that
+        all are full.
     inputs : dict of str to Input
         Column -> what it is, in this order.
     """
@@ -101,7 +117,8 @@ class TimePlan(BaseModel):
         """Seconds from a drive's first sample to its first row."""
         if self.start is not None:
             return self.start
-        return max((part.seconds for part in self.inputs.values() if part.take in _WINDOWS), default=0.0)
+        parts = self.inputs.values()
+        return max((part.past if part.take in _WINDOWS else part.change or 0.0 for part in parts), default=0.0)
 
     def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
         """Return the units of the inputs by those of the signals, as far as they are known."""
@@ -119,6 +136,17 @@ class TimePlan(BaseModel):
             raise UsageError(f"time: {first_fault(fault)}") from fault
 
 
+QOE: Final = "qoe"
+"""Name of the case study's plan, which is ready."""
+
+
+def ready_plan(name: str) -> TimePlan:
+    """Return a plan by its name."""
+    return TimePlan.from_document(
+        json.loads(resources.files("glassfleet.data").joinpath(f"{name}.json").read_text("utf-8"))
+    )
+
+
 def taken(part: Input, at: IntArray, values: NDArray[Any], rows: IntArray) -> NDArray[Any]:
     """Return a column, shape (m,): what each row takes of a signal.
 
@@ -134,8 +162,12 @@ def taken(part: Input, at: IntArray, values: NDArray[Any], rows: IntArray) -> ND
     Raises
     ------
     ValueError
-        A statistic of texts.
+        A statistic or a change of texts.
     """
+    if part.change is not None:
+        whole = part.model_copy(update={"change": None})
+        now, before = (_numbers(part, taken(whole, at, values, moment)) for moment in (rows, rows - ticks(part.change)))
+        return now - before
     width = int(ticks(part.seconds))
     if part.take == "interpolated":
         return _interpolated(at, _numbers(part, values), rows, width)
@@ -165,7 +197,7 @@ def _numbers(part: Input, values: NDArray[Any]) -> FloatArray:
     try:
         return values.astype(np.float64)
     except ValueError as fault:
-        raise ValueError(f"{part.signal!r} has texts, and its {part.take} is asked for") from fault
+        raise ValueError(f"{part.signal!r} has texts, and its {part.of_numbers} is asked for") from fault
 
 
 def _interpolated(at: IntArray, values: FloatArray, rows: IntArray, width: int) -> FloatArray:

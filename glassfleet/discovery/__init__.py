@@ -57,7 +57,6 @@ from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.messages import Done, Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import remember
 from glassfleet.discovery.client import DiscoveryClient, read_task, shapes_of
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.discovery.server import COARSE_BINS, DiscoveryServer
@@ -142,7 +141,6 @@ def discover(parameters: DiscoveryParameters, datasets: Sequence[Dataset]) -> Do
         ``no-rows``: no dataset has enough rows to be counted.
     """
     rng = np.random.default_rng(0)
-    datasets = [remember(data, parameters.memory) for data in datasets]
     step: Next | Done = DISCOVERY.server.start(parameters)
     while isinstance(step, Next):
         answers = [DISCOVERY.client.contribute(step.task, data, rng) for data in datasets]

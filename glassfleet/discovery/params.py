@@ -8,7 +8,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from glassfleet.data.domain import INPUT_QUANTILES
-from glassfleet.data.lags import Memory
 from glassfleet.numerics.grids import narrowest
 from schemas import limits
 
@@ -53,8 +52,6 @@ class DiscoveryParameters(BaseModel):
         Inputs may have empty cells; what these are taken for is found: the middle of the fleet's values.
     excess : bool
         How far values go beyond the limits of inputs is found, too: the edge of the coarse round's outermost rows.
-    memory : Memory or None
-        How those of the features come about that are differences and lags; see :meth:`remembering`.
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count.
     summed : bool
@@ -88,7 +85,6 @@ class DiscoveryParameters(BaseModel):
     categories: bool = False
     missing: bool = False
     excess: bool = False
-    memory: Memory | None = None
     guarded: bool = True
     summed: bool = False
     readable: bool = False
@@ -122,17 +118,6 @@ class DiscoveryParameters(BaseModel):
     def quantiles_of(self, column: str) -> tuple[float, float]:
         """Return the two quantiles that limit `column`."""
         return self.target_quantiles if column == self.target else self.input_quantiles
-
-    def remembering(self, memory: Memory | None) -> DiscoveryParameters:
-        """Return these parameters for features that `memory` gives; bounds and units follow from its columns'."""
-        if memory is None:
-            return self
-        update = {
-            "memory": memory,
-            "bounds": {**memory.bounds(self.bounds, self.target), **self.bounds},
-            "units": {**memory.units(self.units, self.target), **self.units},
-        }
-        return type(self).model_validate({**self.model_dump(), **update})
 
     def exact(self) -> DiscoveryParameters:
         """Return these parameters with nothing withheld or left out: the domain is then that of the pooled rows."""

@@ -272,8 +272,6 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
         body["categories"] = True
     if parameters.missing:
         body["missing"] = "summed" if parameters.summed else True
-    if parameters.memory is not None:
-        body["memory"] = parameters.memory.to_document()
     if parameters.guarded and parameters.summed:
         body["guarded"] = True
     return Next(state, Task("domain", "histogram", body))
@@ -396,5 +394,5 @@ def _domain(
     features = tuple(variable(name) for name in parameters.features)
     if parameters.classes:
         classes = tuple(sorted(parameters.classes))
-        return Domain(features=features, label=parameters.target, classes=classes, memory=parameters.memory)
-    return Domain(features=features, target=variable(parameters.target), memory=parameters.memory)
+        return Domain(features=features, label=parameters.target, classes=classes)
+    return Domain(features=features, target=variable(parameters.target))

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -205,7 +204,7 @@ def from_sums(vehicles: int, change: float, variance: float) -> Estimate:
 
 def mean_of_cut(changes: Sequence[float]) -> float:
     """Return a mean in which no vehicle, whatever it says, weighs more than one; of none 0."""
-    return fmean(max(-1.0, min(1.0, each)) for each in changes) if changes else 0.0
+    return math.fsum(max(-1.0, min(1.0, each)) for each in changes) / len(changes) if changes else 0.0
 
 
 def decided(candidate: Mapping[int, Estimate], formers: Mapping[int, Estimate], present: int) -> int | None:

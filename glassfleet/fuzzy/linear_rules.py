@@ -227,7 +227,8 @@ class LinearTree(LinearTreeModel[T, Span]):
         plain = scaled.shape[0] - len(self.domain.excess)
         within, beyond = np.zeros(scaled.shape[1]), np.zeros(scaled.shape[1])
         far = np.flatnonzero((scaled[plain:] > 0.0).any(axis=0))
-        for weight, coefficients in zip(weights, self.base.coefficients, strict=True):
+        for leaf in np.flatnonzero(weights.any(axis=1)):  # of a single row few leaves say something
+            weight, coefficients = weights[leaf], self.base.coefficients[leaf]
             within += weight * outputs_of(coefficients[: plain + 1], scaled[:plain])
             if far.size:
                 beyond[far] += weight[far] * outputs_of(np.append(0.0, coefficients[plain + 1 :]), scaled[plain:, far])

@@ -58,9 +58,6 @@ class Chain:
     domain : str
         Digest of scheme, parameters and the one domain that is learned over, as the model's document has them; empty
         before.
-    memory : str
-        Digest of the lagged features that all tasks declare, empty ones included; empty before the first task. Rows
-        that have no past are left out, so two declarations are two sets of rows.
     tasks : Mapping of str to str
         Digest of the layout of each task that was asked, by the task's digest; empty before it is known.
     answers : Mapping of str to str
@@ -81,7 +78,6 @@ class Chain:
     editions: tuple[Edition, ...]
     part: int = DOMAIN
     domain: str = ""
-    memory: str = ""
     tasks: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     contents: frozenset[str] = frozenset()
@@ -102,7 +98,6 @@ class Chain:
             "editions": [[each.number, list(each.members)] for each in self.editions],
             "part": self.part,
             "domain": self.domain,
-            "memory": self.memory,
             "tasks": dict(self.tasks),
             "answers": dict(self.answers),
             "contents": sorted(self.contents),
@@ -118,10 +113,7 @@ class Chain:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
             earlier = tuple(map(Total.from_value, value["known"]))
-            rest = {
-                name: value[name]
-                for name in ("agent", "tasks", "part", "domain", "memory", "answers", "spent", "has_left")
-            }
+            rest = {name: value[name] for name in ("agent", "tasks", "part", "domain", "answers", "spent", "has_left")}
             contents = frozenset(value["contents"])
             return cls(roster=roster, editions=editions, known=earlier, contents=contents, **rest)
         except (KeyError, TypeError, ValueError) as fault:
@@ -199,9 +191,8 @@ def admit(chain: Chain, task: Task) -> Chain:
     ------
     PrivacyError
         ``not-private``: not a task of the run that was announced: another nonce, scheme or parameters, an earlier part
-        of the run, or of some rows of each vehicle only. ``other-domain``: another domain or other lagged features
-        than before. ``other-model``: scores of a model that the run cannot have learned. ``too-many-questions``.
-        ``run-left``.
+        of the run, or of some rows of each vehicle only. ``other-domain``: another domain than before.
+        ``other-model``: scores of a model that the run cannot have learned. ``too-many-questions``. ``run-left``.
     TaskError
         The task is malformed.
     """
@@ -222,23 +213,19 @@ def admit(chain: Chain, task: Task) -> Chain:
 
 
 def _in_its_part(chain: Chain, task: Task) -> Chain:
-    """Return the chain with part, domain and lagged features of `task`; raises PrivacyError as `admit`."""
+    """Return the chain with part and domain of `task`; raises PrivacyError as `admit`."""
     part = _part(chain, task)
-    domain, memory = chain.domain, chain.memory
+    domain = chain.domain
     if part == LEARNING:
         domain = _learned({**task.body, "scheme": task.scheme})
         if chain.domain and domain != chain.domain:
             raise PrivacyError("other-domain", "the run has asked with another domain before")
-    if part != SCORES:
-        memory = _memory(task)
-        if chain.memory and memory != chain.memory:
-            raise PrivacyError("other-domain", "the run has asked with other lagged features before")
     if part == SCORES == chain.part:
         raise PrivacyError("too-many-questions", "the run has asked for scores before")
     if part == SCORES and _learned(task.body.get("model")) != chain.domain:
         # Test rows tell of no other model than the run's.
         raise PrivacyError("other-model", "the model to be scored is not of the run's scheme, parameters and domain")
-    return replace(chain, part=part, domain=domain, memory=memory)
+    return replace(chain, part=part, domain=domain)
 
 
 def lay_out(chain: Chain, task_digest: str, layout_digest: str) -> Chain:
@@ -313,12 +300,6 @@ def _learned(body: object) -> str:
         return document_digest({name: document.get(name) for name in ("scheme", "parameters", "domain")})
     except DocumentError as fault:
         raise TaskError(f"scheme, parameters or domain cannot be those of a model: {fault}"[:200]) from fault
-
-
-def _memory(task: Task) -> str:
-    """Return the digest of the lagged features that a task of domain discovery or of learning declares."""
-    where = task.body if task.scheme == "domain" else task.body.get("domain")
-    return digest_of((where.get("memory") if isinstance(where, Mapping) else None) or {})
 
 
 def _checked(chain: Chain, edition: Edition) -> Edition:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
-from glassfleet.data.mixing import mixed_in
+from glassfleet.data.sampling import mixed_in
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Edition
 from schemas.codec import Value, digest_of

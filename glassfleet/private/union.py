@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.mixing import mixed_in
+from glassfleet.data.sampling import mixed_in
 
 Ints = NDArray[np.int64]
 

@@ -18,12 +18,14 @@ from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
     "tree": "tree:tree",
+    "ablation": "ablation:ablation",
     "wire": "wire:wire",
     "support": "support:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
     "long": "scale:long",
     "ends": "courses:ends",
+    "forecast": "vehicle:forecast",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long")

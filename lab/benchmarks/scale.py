@@ -26,10 +26,10 @@ from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
-from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import ms, print_table, wait
 from lab.benchmarks.raw_mqtt import Peer, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
+from lab.benchmarks.vehicle import cpu_seconds, memory
 from lab.benchmarks.wire import answers, coordinator_process, ended, is_equal
 from lab.demo.secure import secure_broker
 from lab.experiments.workers import Worker

@@ -15,9 +15,9 @@ from typing import Any, Self
 import httpx
 
 from console.client import CoordinatorClient, CoordinatorError
-from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import print_table, wait
 from lab.benchmarks.scale import ELASTIC, FLEETS, equality, settled, staged
+from lab.benchmarks.vehicle import cpu_seconds, memory
 from lab.benchmarks.wire import ended
 
 ROUNDS = 6

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from console.services.tap import whole
 from edge_agent.sources.table import read_source
 from glassfleet.data.condense import condense
-from glassfleet.data.holdout import is_held_out, row_hashes
+from glassfleet.data.sampling import is_held_out, row_hashes
 from glassfleet.numerics.statistics import gram_sums, pack_symmetric, pair_products, to_grid
 from lab.conformance.masks import computed as masks
 from lab.conformance.questions import FOLDER, questions, tables

@@ -77,7 +77,7 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
     spec = settings.spec
-    rows = read_rows(settings.files, spec.target, labels=settings.labels, memory=spec.memory)
+    rows = read_rows(settings.files, spec.target, labels=settings.labels)
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:

@@ -113,9 +113,9 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
     if real is not None:
         check_columns(real, asked.target)
-    files = real or _simulated(options, asked, work, labels=labels)
+    files = real or _simulated(options, work, labels=labels)
     # Two vehicles' rows tell how many rounds there will be, and what bounds may name.
-    few = list(read_rows(dict(list(files.items())[:2]), asked.target, labels=labels, memory=asked.memory).values())
+    few = list(read_rows(dict(list(files.items())[:2]), asked.target, labels=labels).values())
     known = {*few[0].train.features, few[0].train.target}
     if unknown := sorted(set(asked.bounds or {}) - known):
         columns = ", ".join(sorted(known))
@@ -193,13 +193,12 @@ def _parameters(asked: RunSpec, scheme: Scheme, participation: str, *, labels: b
     return private_parameters(scheme, parameters, asked.private.support)
 
 
-def _simulated(options: DemoOptions, asked: RunSpec, work: Path, *, labels: bool) -> dict[str, Path]:
+def _simulated(options: DemoOptions, work: Path, *, labels: bool) -> dict[str, Path]:
     from lab.demo.vehicles import simulated_files
     from lab.qoe.windows import GOOD_ABOVE
 
     above = GOOD_ABOVE if labels else None
-    drives = asked.memory is not None
-    return simulated_files(work / "data", options.vehicles or 15, options.seed, good_above=above, drives=drives)
+    return simulated_files(work / "data", options.vehicles or 15, options.seed, good_above=above)
 
 
 def _bounds(known: set[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from edge_agent.sources import SPLIT, Source, read_source
 from edge_agent.sources.readers import locate, vehicle_files
-from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from schemas.errors import DataError, StorageError, os_faults_as
 
@@ -19,13 +18,10 @@ SHOWN = 5
 UNWRITABLE = "cannot write the vehicles' files into {}"
 
 
-def simulated_files(
-    folder: Path, vehicles: int, seed: int, *, good_above: float | None = None, drives: bool = False
-) -> dict[str, Path]:
+def simulated_files(folder: Path, vehicles: int, seed: int, *, good_above: float | None = None) -> dict[str, Path]:
     """Write the files of `vehicles` simulated vehicles into `folder`; return them by vehicle id.
 
-    With `good_above` the target is a class: Good for a share displayed above it, else Poor. With `drives` the files say
-    which drive and second a row is of.
+    With `good_above` the target is a class: Good for a share displayed above it, else Poor.
     """
     files: dict[str, Path] = {}
     width = max(2, len(str(vehicles - 1)))
@@ -34,7 +30,7 @@ def simulated_files(
         for number in range(vehicles):
             name = f"vehicle-{number:0{width}d}"
             files[name] = folder / f"{name}.csv.gz"
-            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above, drives=drives)
+            write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above)
     return files
 
 
@@ -88,15 +84,9 @@ def check_columns(files: Mapping[str, Path], target: str | None = None) -> None:
         )
 
 
-def read_rows(
-    files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
-) -> dict[str, Source]:
-    """Read all vehicles' rows, with lagged features, for the references; raises DataError naming file, row and column.
+def read_rows(files: Mapping[str, Path], target: str | None = None, *, labels: bool = False) -> dict[str, Source]:
+    """Read all vehicles' rows for the references; raises DataError naming file, row and column.
 
     The agents read the same files by themselves; nothing is handed to them.
     """
-    rows: dict[str, Source] = {}
-    for name, path in files.items():
-        source = read_source(path, target=target, labels=labels, hold_back=True)
-        rows[name] = Source(remember(source.train, memory), remember(source.test, memory))
-    return rows
+    return {name: read_source(path, target=target, labels=labels, hold_back=True) for name, path in files.items()}

@@ -21,7 +21,7 @@ from console.common import (
     rows_there,
     table_lines,
 )
-from console.operator.specification import MEMORY_HELP, checked_parameters, memory_file
+from console.operator.specification import checked_parameters
 from console.progress import progress
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
@@ -56,7 +56,6 @@ class ExperimentOptions:
     participation: float
     skew: Skew
     pairs: tuple[str, ...]
-    memory_path: Path | None
     jobs: int | None
     as_json: bool
 
@@ -107,7 +106,6 @@ def _settings(_context: click.Context, _parameter: click.Parameter, text: str) -
     help="iid: the paper's split. Else Dirichlet shares (alpha 0.5): of all rows, or of the rows of each label.",
 )  # fmt: skip
 @param_option("Parameter of the scheme; repeatable.")
-@click.option("--memory", "memory_path", type=click.Path(path_type=Path), metavar="FILE", help=MEMORY_HELP)
 @jobs_option
 @json_option
 @options_as(ExperimentOptions)
@@ -132,8 +130,7 @@ def experiment(options: ExperimentOptions) -> None:
             f"--participation {options.participation:g}: {options.scheme} needs the same clients in every round; leave "
             "the option out"
         )
-    memory = None if options.memory_path is None else memory_file(options.memory_path)
-    table = read_rows(rows_there(options.path), options.target, loaded, labels=options.labels, memory=memory)
+    table = read_rows(rows_there(options.path), options.target, loaded, labels=options.labels)
     plan = _plan(options, table, loaded, given)
     results: dict[int, Any] = {}
     try:
@@ -152,7 +149,6 @@ def experiment(options: ExperimentOptions) -> None:
         "file": options.path.name,
         "rows": table.rows,
         "features": len(table.features),
-        **({} if memory is None else {"memory": memory.to_document()}),
         "settings": mean_of([results[fold] for fold in range(plan.folds)]),
     }
     if options.as_json:

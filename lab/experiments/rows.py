@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from edge_agent.sources import SPLIT, Table, read_table
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import Memory, remember
 from schemas.errors import DataError, UsageError
 
 MAX_CLASSES = 100
 """Most classes of a target: one with more is rather a number."""
 
 
-def read_rows(
-    path: Path, target: str | None, scheme: Scheme, *, labels: bool = False, memory: Memory | None = None
-) -> Dataset:
+def read_rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool = False) -> Dataset:
     """Read a file for a scheme: a target of text, or a scheme that only classifies, makes it classification.
 
     Parameters
@@ -32,8 +29,6 @@ def read_rows(
     scheme : Scheme
     labels : bool
         Numbers of the target are class labels too.
-    memory : Memory or None
-        Its columns are added, from the rows in the order of time; drive and time are no inputs then.
 
     Raises
     ------
@@ -67,10 +62,7 @@ def read_rows(
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise DataError(f"{path}: the target {chosen!r} has an empty cell in row {int(np.isnan(y).argmax()) + 1}")
     X, categories = _inputs(table, features, scheme)
-    try:
-        return remember(Dataset(tuple(features), chosen, X, y, categories=categories), memory)
-    except DataError as fault:
-        raise DataError(f"{path}: {fault}") from fault
+    return Dataset(tuple(features), chosen, X, y, categories=categories)
 
 
 def _inputs(

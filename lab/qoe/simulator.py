@@ -127,26 +127,24 @@ def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
     return Vehicle(habits, series, test_runs)
 
 
-def write_vehicle(path: Path, vehicle: Vehicle, *, good_above: float | None = None, drives: bool = False) -> None:
+def write_vehicle(path: Path, vehicle: Vehicle, *, good_above: float | None = None) -> None:
     """Write a vehicle's rows as a real one would have them: csv (or csv.gz), a ``split`` column, the target last.
 
     Rows keep the order of time within a run. With `good_above` the target is a class, Good for a share above it, else
-    Poor, and the share itself is left out: a classifier must not find it among its inputs. With `drives` two more
-    columns say which drive a row is of, and its second in it, as lagged features need it. Raises OSError when the file
+    Poor, and the share itself is left out: a classifier must not find it among its inputs. Raises OSError when the file
     cannot be written.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["split", *((DRIVE, SECOND) if drives else ()), *FEATURES, TARGET if good_above is None else LABEL])
+    writer.writerow(["split", *FEATURES, TARGET if good_above is None else LABEL])
     for number, run in enumerate(vehicle.series):
         X, y = rows_of_run(run)
         split = "test" if number in vehicle.test_runs else "train"
         numbers = [f"{value:.6g}" for value in y.tolist()]
         targets = numbers if good_above is None else labels_of(y, good_above).tolist()
         rows = zip(X.tolist(), targets, strict=True)
-        for second, (row, target) in enumerate(rows, start=WINDOW - 1):
-            when = (str(number), str(second)) if drives else ()
-            writer.writerow([split, *when, *(f"{value:.6g}" for value in row), target])
+        for row, target in rows:
+            writer.writerow([split, *(f"{value:.6g}" for value in row), target])
     data = text.getvalue().encode()
     # mtime=0: the same vehicle is the same file, byte for byte.
     path.write_bytes(gzip.compress(data, compresslevel=3, mtime=0) if path.suffix == ".gz" else data)

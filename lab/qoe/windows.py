@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data import presets
 from glassfleet.data.alignment import Series, align
+from glassfleet.data.timeplan import QOE, ready_plan
 
 FloatArray = NDArray[np.float64]
 
@@ -22,11 +22,8 @@ WINDOW = 10
 HORIZON = 3
 """Seconds from the end of the window to the second that is forecast."""
 
-TIME_PLAN = presets.time_plan(presets.QOE)
+TIME_PLAN = ready_plan(QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
-
-MEMORY = presets.memory(presets.QOE)
-"""The lagged features of the case study: how each input changed within the last second."""
 
 METRICS = TIME_PLAN.signals
 """What a vehicle measures each second, in this order. ``occupied_blocks`` is announced by the serving cell."""
@@ -41,7 +38,7 @@ LABEL = "quality_in_3s"
 """The same as a class, for classifiers: one of :data:`GOOD` and :data:`POOR`."""
 
 DRIVE, SECOND = "drive", "second"
-"""Columns of a file with drives: which drive a row is of, and its second in it. They are no inputs."""
+"""Columns of a file with drives: which drive a row is of, and its second in it."""
 
 GOOD, POOR = "Good", "Poor"
 GOOD_ABOVE = 0.8

@@ -12,16 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from edge_agent.forecast.features import LiveFeatures, vector
-from edge_agent.forecast.model import load_model
+from edge_agent.forecast.model import inputs_of, load_model, vector
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample
 from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
-from glassfleet.data.lags import remember
-from glassfleet.data.presets import QOE
+from glassfleet.data.timeplan import QOE
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
-from lab.qoe.windows import MEMORY
 from tests.support.processes import Processes, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -43,7 +40,7 @@ class Vehicle(Processes):
         return [json.loads(row) for row in rows if row.endswith(b"\n")]
 
     def learn(self, **parameters: int) -> None:
-        wanted = policy_file(self.folder, memory="qoe", parameters=parameters)
+        wanted = policy_file(self.folder, parameters=parameters)
         done = self.call("run", "start", "--model", "qoe", "--min-agents", "2", *wanted, "--wait")
         assert "did not pass the gate" in done.stderr, done.stderr + self.logs()
         self.versions += 1
@@ -57,7 +54,7 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         vehicle.until(lambda: (tmp_path / "broker-url").exists() or broker.has_ended)
         vehicle.start("coordinator", "--api-port", "0")
         for number in range(2):
-            write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
+            write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0))
             # Nothing is scored, as on a vehicle that has no time for it: an operator makes each version current.
             agent = ("agent", "--id", f"v{number}", "--data", str(tmp_path / f"v{number}.csv"))
             vehicle.start(*agent, environment={"GLASSFLEET_AGENT_EVALUATE": "false"})
@@ -128,18 +125,16 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
 
     # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
     served = load_model((vehicle.log / "models" / f"{whole['models'][0]}.json").read_bytes())
-    rows_of, features = LiveRows(LivePlan.read(QOE)), LiveFeatures()
-    features.serve(served.model.domain)
+    rows_of = LiveRows(LivePlan.read(QOE))
     replayed = []
     for cells in lines[1:]:
         for row in rows_of.push(LiveSample(dict(zip(names, map(float, cells.split(",")), strict=True)))):
-            inputs = features.push(row)
-            replayed += [] if inputs is None else [inputs]
+            replayed += [inputs_of(row, served.model.domain)]
     assert [record["inputs"] for record in killed] == replayed[: len(killed)]
     assert [record["prediction"] for record in killed] == [
         served.model.predict(vector(inputs)[None, :])[0] for inputs in replayed[: len(killed)]
     ]
-    rows = remember(read_source(tmp_path / "v0.csv").test, MEMORY).select(served.model.domain.names)
+    rows = read_source(tmp_path / "v0.csv").test.select(served.model.domain.names)
     drawn = [vector(inputs) for inputs in replayed]
     assert min(abs(rows.X - drawn[5]).max(axis=1)) < 1e-3, "the file's rows have six digits"
 

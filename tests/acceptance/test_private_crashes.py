@@ -108,8 +108,8 @@ def killed_at(url: str, run: str, host: Host, number: int) -> Iterator[list[str]
 
 
 PLACES = (
-    "edge_agent.session.private_files:PrivateFiles.new_key/before/1",
-    "edge_agent.session.private_files:PrivateFiles.new_key/after/1",
+    "edge_agent.session.private_rows:PrivateFiles.new_key/before/1",
+    "edge_agent.session.private_rows:PrivateFiles.new_key/after/1",
     "edge_agent.session.private:PrivateRuns.check/before/2",
     "edge_agent.session.outbox:Outbox.put/before/2",
     "edge_agent.session.outbox:Outbox.put/after/2",

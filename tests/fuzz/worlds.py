@@ -35,7 +35,7 @@ from schemas.topics import Topics, check_id
 from tests.fuzz.mutate import break_bytes, edited, mutate, plain
 from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_of, steps
 from tests.support.memory_broker import MemoryHub, MemoryTransport
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 URL = "mqtt://memory"
 TOPICS = Topics(FLEET)
@@ -51,20 +51,14 @@ MAX_ENTRY = 4096
 
 
 class CoordinatorWorld:
-    """`Coordinator.handle` in the middle of a scheme's run; the peer is a member of its cohort.
-
-    Parameters
-    ----------
-    scheme : str
-        Name in `targets.benches`.
-    """
+    """`Coordinator.handle` in the middle of a scheme's run; the peer is a member of its cohort."""
 
     def __init__(self, scheme: str) -> None:
         self.name = f"{scheme}/coordinator"
         bench = benches()[scheme]
         self._hub = MemoryHub()
         self._receipts: list[Receipt] = []
-        self._journal = MemoryJournal()
+        self._journal = ScratchJournal()
         transport = MemoryTransport(self._hub, Link(URL, "coordinator"))
         self._core = assemble(
             CoordinatorConfig(fleet=FLEET),
@@ -141,22 +135,21 @@ class CoordinatorWorld:
         """Send one broken answer, or another broken message; check what it did."""
         state, whole = rng.choice(self._moments)
         self._core.runs.replace_states({"r": state}, {})
-        entries = self._journal.content.entries
-        del entries[:]
+        self._journal.clear()
         self._receipts.clear()
         topic, payloads = self._message(rng, whole)
         for payload in payloads:
             self._publish(topic, payload)
-        return self._judge(state, topic, payloads, list(entries))
+        return self._judge(state, topic, payloads, self._journal.entries)
 
     def replay(self, topic: str, payload: bytes) -> str:
         """Send one message of the corpus in the run's first round; what became of it."""
         state = self._moments[0][0]
         self._core.runs.replace_states({"r": state}, {})
-        del self._journal.content.entries[:]
+        self._journal.clear()
         self._receipts.clear()
         self._publish(topic, payload)
-        return self._judge(state, topic, [payload], list(self._journal.content.entries))
+        return self._judge(state, topic, [payload], self._journal.entries)
 
     @property
     def reasons(self) -> list[str]:
@@ -167,14 +160,14 @@ class CoordinatorWorld:
         """Send the same wrong answer, each time with another lie; how many records the journal holds of them."""
         state, whole = self._moments[0]
         self._core.runs.replace_states({"r": state}, {})
-        del self._journal.content.entries[:]
+        self._journal.clear()
         self._receipts.clear()
         for lie in range(messages):
             value = codec.decode(whole)
             value["body"]["contribution"] = {"lie": lie}
             self._publish(TOPICS.contribution(self._evil), codec.encode(value))
         assert len(self._receipts) == messages
-        return len(self._journal.content.entries)
+        return len(self._journal.entries)
 
     def _message(self, rng: random.Random, whole: bytes) -> tuple[str, list[bytes]]:
         topic = TOPICS.contribution(self._evil)
@@ -232,8 +225,6 @@ class CoordinatorWorld:
 
     def _judge(self, before: RunState, topic: str, payloads: list[bytes], entries: list[Entry]) -> str:
         self._core.runs.past.clear()
-        self._journal.content.documents.clear()
-        self._journal.content.models.clear()
         outcomes = [receipt.outcome for receipt in self._receipts]
         after = self._core.runs.live.get("r")
         own = topic == TOPICS.contribution(self._evil)
@@ -279,13 +270,7 @@ def names_run(payload: bytes) -> bool:
 
 
 class AgentWorld:
-    """`Agent.handle` and what it computes then; the peer can write on every topic that the agent reads.
-
-    Parameters
-    ----------
-    folder : Path
-        For the agent's state.
-    """
+    """`Agent.handle` and what it computes then; the peer can write on every topic that the agent reads."""
 
     name = "agent"
 

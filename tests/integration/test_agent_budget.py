@@ -10,8 +10,7 @@ import pytest
 
 from broker.servers.launch import launch
 from edge_agent.compute import worker
-from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import WorkItem
+from edge_agent.compute.worker import Budget, WorkItem
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots

@@ -24,8 +24,8 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
-from tests.support.memory_journal import MemoryJournal
 from tests.support.processes import mailbox, webhook
+from tests.support.scratch_journal import ScratchJournal
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")
@@ -208,7 +208,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
         return time.time() + ahead
 
     transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = assemble(CoordinatorConfig(), transport, MemoryJournal(), Engine(), wall=wall)
+    core = assemble(CoordinatorConfig(), transport, ScratchJournal(), Engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20

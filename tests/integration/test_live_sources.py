@@ -19,8 +19,7 @@ from broker.servers.process import free_port
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.publish import into_vehicle
 from edge_agent.live.adapters import viss
-from edge_agent.live.objects import parse
-from edge_agent.live.port import LiveSample, SampleRequest, SeenValues, ServerAccess
+from edge_agent.live.port import LiveSample, SampleRequest, SeenValues, ServerAccess, parse
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore

@@ -31,6 +31,7 @@ INPUTS = st.dictionaries(
         signal=st.sampled_from(["speed", "load"]),
         take=st.sampled_from(["last", "interpolated", "mean", "min", "max", "slope", "count"]),
         seconds=st.sampled_from([0.001, 0.1, 0.3, 1.0, 5.0]),
+        change=st.sampled_from([None, None, 0.1, 1.0, 7.0]),
     )
     | st.builds(Input, signal=st.just("gear"), take=st.sampled_from(["last", "count"]), seconds=st.just(2.0)),
     min_size=1,
@@ -100,6 +101,10 @@ def test_rows_do_not_change_by_what_comes_later(steps: list[Event], more: list[E
 
 def value_of(part: Input, events: list[tuple[float, Any]], row: float) -> Any:
     """What is declared, said once more: slowly."""
+    if part.change is not None:
+        whole = part.model_copy(update={"change": None})
+        now, before = value_of(whole, events, row), value_of(whole, events, row - part.change)
+        return None if now is None or before is None else now - before
     window = [(time, value) for time, value in events if row - part.seconds + 5e-7 < time <= row + 5e-7]
     if part.take == "last":
         return window[-1][1] if window else None

@@ -44,19 +44,21 @@ from tests.support.engine_bench import (
 
 AGENTS = tuple("abcde")
 AGENT = st.integers(0, len(AGENTS) - 1)
+ALL = [
+    "answer",
+    "answer-all",
+    "answer-old",
+    "contradict",
+    "impossible",
+    "change-rows",
+    "refuse",
+    "malformed",
+    "down",
+    "up",
+]
 ACTION = st.one_of(
-    st.tuples(st.just("answer"), AGENT),
-    st.tuples(st.just("answer-all"), AGENT),
-    st.tuples(st.just("answer-old"), AGENT),
-    st.tuples(st.just("contradict"), AGENT),
-    st.tuples(st.just("impossible"), AGENT),
-    st.tuples(st.just("change-rows"), AGENT),
-    st.tuples(st.just("refuse"), AGENT),
-    st.tuples(st.just("malformed"), AGENT),
-    st.tuples(st.just("down"), AGENT),
-    st.tuples(st.just("up"), AGENT),
-    st.tuples(st.just("wait"), st.integers(1, 12)),
-    st.tuples(st.just("no-broker"), st.integers(1, 12)),
+    *(st.tuples(st.just(what), AGENT) for what in ALL),
+    *(st.tuples(st.just(what), st.integers(1, 12)) for what in ("wait", "no-broker")),
     st.tuples(st.just("restart"), st.just(0)),
 )
 SPECS = st.fixed_dictionaries(

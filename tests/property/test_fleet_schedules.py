@@ -132,7 +132,7 @@ def test_elastic_run_whose_journal_begins_anew_goes_as_it_would_have_gone(
     monkeypatch.setattr(checkpoint, "BOUND", 1)
     again, anew, sim = play(seed, state_dir / "anew", elastic=True)
     assert (again, facts_of(anew)) == (seen, facts_of(kept))
-    kinds = Counter(entry.kind for entry in sim.journal.content.entries)
+    kinds = Counter(entry.kind for entry in sim.journal.entries)
     assert kinds["checkpoint"] == (len(anew["rounds"]) > 1)
     assert kinds["answer"] <= len(SOURCES), "those of the last round"
 

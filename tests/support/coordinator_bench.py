@@ -18,7 +18,7 @@ from broker.identity import save_identity
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, Journal
+from coordinator.journal import Entry
 from coordinator.journal.port import Decision, StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -34,12 +34,12 @@ from schemas.trust.signing import Signer, Verifier
 from tests.support.authorities import FleetCa
 from tests.support.engine_bench import TOY_ENGINE, toy_answer, toy_spec
 from tests.support.memory_broker import MemoryHub, MemoryTransport
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 TOPICS = Topics("f")
 
 
-class TornDisk(MemoryJournal):
+class TornDisk(ScratchJournal):
     """A journal whose disk can be full."""
 
     is_full = False
@@ -48,17 +48,6 @@ class TornDisk(MemoryJournal):
         if self.is_full:
             raise StorageError("no room")
         super().append(entries, decisions)
-
-
-def memory_opener() -> Callable[[], Journal]:
-    """Return what opens the same journal in memory each time it is called."""
-    kept: list[MemoryJournal] = []
-
-    def open_memory() -> Journal:
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    return open_memory
 
 
 @dataclass
@@ -221,7 +210,7 @@ class Cloud:
         self.folder = folder
         self.signs = signs
         self.limit, self.kept = limit, kept
-        self.journal = MemoryJournal()
+        self.journal = ScratchJournal()
         self.hub = MemoryHub()
         self.lines: list[Any] = []
         self.credentials = FolderCredentials(folder, pause=0.0)

@@ -27,8 +27,8 @@ from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
-from tests.support.memory_journal import MemoryJournal
 from tests.support.sample_models import unit_domain
+from tests.support.scratch_journal import ScratchJournal
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 """What a peer may write wherever it may write a text."""
@@ -49,7 +49,7 @@ def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) 
 @contextmanager
 def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
     """A coordinator's HTTP side, whose own thread does nothing."""
-    service = build(CoordinatorConfig.load(state_dir=folder, **settings), journal=MemoryJournal())
+    service = build(CoordinatorConfig.load(state_dir=folder, **settings), journal=ScratchJournal())
     server = ApiServer(service.config.state_dir, service.config.http.api_host, service.config.http.api_port)
     with httpx.Client(base_url=server.start(service), trust_env=False, timeout=20) as client:
         try:

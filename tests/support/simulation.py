@@ -39,7 +39,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.authorities import FixedCredentials, Issued, TestCa
 from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport, Saved
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 COORDINATOR = "coordinator"
 FLEET = "sim"
@@ -71,27 +71,12 @@ class CrashingTransport:
 class Simulation:
     """A fleet, its coordinator and its network.
 
-    Parameters
-    ----------
-    sources : mapping of agent id to Source
-    state_dir : Path
-        Of the agents.
-    seed : int
-        Decides every fault of the network.
-    faults : Faults
-        How bad the network is.
-    settings : mapping of agent id to mapping
-        Settings of single agents, e.g. ``{"v1": {"slow": 5.0}}``.
-    max_message_bytes : int
-        Of all processes.
-    broker_limit : int or None
-        Largest payload that the broker takes, as an MQTT 5 broker tells its clients; small values force requests,
-        models and contributions into parts.
-    ca : TestCa or None
-        Given: every process has a certificate of its own, signs, and takes signed messages only.
-    calendar : float or None
-        Wall clock of all processes at the begin, seconds since the epoch; `set_clock` moves one. None: a life's wall
-        clock is its monotonic one.
+    `state_dir` is of the agents, `seed` decides every fault of the network, and `faults` says how bad it is; `settings`
+    are of single agents, e.g. ``{"v1": {"slow": 5.0}}``; `max_message_bytes` is of all processes, and `broker_limit`
+    the largest payload that the broker takes: small values force requests, models and contributions into parts. With
+    `ca` every process has a certificate of its own, signs, and takes signed messages only. `calendar` is the wall clock
+    of all processes at the begin, seconds since the epoch, and `set_clock` moves one; None: a life's wall clock is its
+    monotonic one.
     """
 
     begun: ClassVar[WeakSet[Simulation]] = WeakSet()
@@ -117,7 +102,7 @@ class Simulation:
         self._moved: Counter[str] = Counter()
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
-        self.journal = MemoryJournal()
+        self.journal = ScratchJournal()
         self.coordinator: Coordinator | None = None
         self.agents: dict[str, Agent] = {}
         self.deaths: Counter[str] = Counter()
@@ -164,7 +149,7 @@ class Simulation:
             return
         if self._lives[COORDINATOR]:
             self.journal.close()
-            self.journal = MemoryJournal(self.journal)
+            self.journal = ScratchJournal(self.journal)
         self._lives[COORDINATOR] += 1
         incarnation = f"coordinator-{self._lives[COORDINATOR]}"
         link = Link(
@@ -387,7 +372,7 @@ class Simulation:
     def counted_twice(self) -> list[tuple[str, str, str]]:
         """Return (run, agent, task digest) of every answer that the journal holds as accepted more than once."""
         counts: Counter[tuple[str, str, str]] = Counter()
-        for entry in self.journal.content.entries:
+        for entry in self.journal.entries:
             if entry.kind == Answer.kind:
                 event = from_value(codec.decode(entry.body))
                 assert isinstance(event, Answer)

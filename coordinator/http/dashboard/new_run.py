@@ -150,7 +150,7 @@ def texts_of(document: Mapping[str, Any]) -> dict[str, str]:
         This software cannot read its settings.
     """
     spec = RunSpec.from_document({**document["spec"], "nonce": ""})
-    whole = spec.model_dump(mode="json", exclude={"domain", "memory", "bounds", "run"})
+    whole = spec.model_dump(mode="json", exclude={"domain", "bounds", "run"})
     try:
         whole["parameters"] = catalogue.load(spec.scheme).Parameters.model_validate(spec.parameters).model_dump()
     except ValidationError as fault:
@@ -274,7 +274,7 @@ def words_of(coordinator: Coordinator, run: str, features: str = "") -> dict[str
     if features.strip():
         columns = {*(part.strip() for part in features.split(",")), *(offer.target for offer in offers)}
     bounds = {name: known for name, known in (spec.get("bounds") or {}).items() if name in columns or not columns}
-    return {"domain": spec.get("domain"), "memory": spec.get("memory"), "bounds": bounds}
+    return {"domain": spec.get("domain"), "bounds": bounds}
 
 
 def _with_words(coordinator: Coordinator) -> Iterator[str]:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from edge_agent.live.objects import TOO_LONG, parse
-from edge_agent.live.port import MAX_BYTES, Adapter, LiveSample, SampleRequest
+from edge_agent.live.port import MAX_BYTES, TOO_LONG, Adapter, LiveSample, SampleRequest, parse
 from edge_agent.live.stream import Lines
 from schemas.errors import DataError
 

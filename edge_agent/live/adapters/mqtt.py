@@ -10,8 +10,7 @@ from dataclasses import replace
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.tls import tls_of
-from edge_agent.live.objects import parse
-from edge_agent.live.port import Adapter, LiveSample, SampleRequest, ServerAccess, log
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest, ServerAccess, log, parse
 from schemas.errors import UsageError
 
 _WAITING = 1000

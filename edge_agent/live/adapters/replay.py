@@ -17,8 +17,7 @@ import numpy as np
 from edge_agent.imports import judge
 from edge_agent.imports.inputs import as_text
 from edge_agent.imports.plan import Plan
-from edge_agent.live.objects import seconds_of
-from edge_agent.live.port import Adapter, LiveSample, SampleRequest
+from edge_agent.live.port import Adapter, LiveSample, SampleRequest, seconds_of
 from edge_agent.recordings import RECORDINGS, Recording
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.readers import kind_of

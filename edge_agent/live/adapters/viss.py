@@ -9,8 +9,7 @@ from typing import Any
 
 from broker.paho_transport import PahoTransport
 from edge_agent.live.adapters.mqtt import link_of, listen
-from edge_agent.live.objects import TOO_LONG, seconds_of
-from edge_agent.live.port import MAX_BYTES, Adapter, LiveSample, SampleRequest, SeenValues
+from edge_agent.live.port import MAX_BYTES, TOO_LONG, Adapter, LiveSample, SampleRequest, SeenValues, seconds_of
 from schemas.errors import UsageError
 
 _CHANGE = {"type": "change", "parameter": {"logic-op": "ne", "diff": "0"}}

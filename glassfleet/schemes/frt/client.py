@@ -13,7 +13,7 @@ from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_first, row_hashes
+from glassfleet.data.sampling import is_first, row_hashes
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
 from glassfleet.private.columns import CELLS, count_values, layers_of

@@ -14,7 +14,7 @@ from glassfleet.data.categories import encode_inputs
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_first, is_held_out, row_hashes
+from glassfleet.data.sampling import is_first, is_held_out, row_hashes
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.numerics.statistics import blocks
 

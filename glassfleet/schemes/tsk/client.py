@@ -15,7 +15,7 @@ from glassfleet.contract.rows import select_numbers
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_first, row_hashes
+from glassfleet.data.sampling import is_first, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify

@@ -27,20 +27,19 @@ AGENTS = [f"v{number:02d}" for number in range(14)]
 MANY = [f"v{number:02d}" for number in range(26)]
 DOMAIN = unit_domain("ab", high=2.0)
 AGENT = st.integers(0, 25)
+ALL = [
+    "answer",
+    "answer-most",
+    "answer-all",
+    "answer-old",
+    "resend",
+    "contradict",
+    "change-rows",
+    "refuse",
+    "malformed",
+]
 ACTION = st.one_of(
-    st.tuples(st.just("answer"), AGENT),
-    st.tuples(st.just("answer-most"), AGENT),
-    st.tuples(st.just("answer-most"), AGENT),
-    st.tuples(st.just("answer-all"), st.just(0)),
-    st.tuples(st.just("answer-all"), st.just(0)),
-    st.tuples(st.just("answer-old"), AGENT),
-    st.tuples(st.just("resend"), AGENT),
-    st.tuples(st.just("contradict"), AGENT),
-    st.tuples(st.just("change-rows"), AGENT),
-    st.tuples(st.just("refuse"), AGENT),
-    st.tuples(st.just("malformed"), AGENT),
-    st.tuples(st.just("down"), AGENT),
-    st.tuples(st.just("up"), AGENT),
+    *(st.tuples(st.just(what), AGENT) for what in (*ALL, "answer-most", "answer-all", "down", "up")),
     st.tuples(st.just("wait"), st.integers(1, 12)),
     st.tuples(st.just("restart"), st.just(0)),
 )

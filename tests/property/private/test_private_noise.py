@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coordinator.specification.run import RunSpec
-from edge_agent.session.private_files import PrivateFiles
+from edge_agent.session.private_rows import PrivateFiles
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Next, Task

@@ -19,7 +19,6 @@ from coordinator.specification.run import RunSpec
 from edge_agent import config as agent_config
 from edge_agent.live.plan import LivePlan
 from glassfleet.contract import catalogue
-from glassfleet.data.lags import Memory
 
 ROLLOUT = {
     "": "rollout model version champion phase stage reports mean worse reason plan started ended remaining needed"
@@ -104,7 +103,6 @@ READERS: dict[str, Callable[[str, Path], None]] = {
     "coordinator-environment": _environment(coordinator_config.CoordinatorConfig.load, "COORDINATOR_"),
     "entry-point": _entry_point,
     "explain-request": _json(Otherwise.model_validate),
-    "memory": _json(Memory.from_document),
     "policy-toml": _policy_toml,
     "prometheus": _prometheus,
     "rollout-answer": _rollout_answer,

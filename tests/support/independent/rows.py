@@ -95,7 +95,7 @@ class Rows:
     def __init__(self, table, body, min_rows, key):
         domain = body["domain"]
         self.domain, self.inputs = domain, inputs_of(domain)
-        table, chosen = with_memory(table, domain.get("memory")), None
+        chosen = None
         target = domain["target"]["name"] if "target" in domain else domain["label"]
         if table.target != target:
             raise Refused(f"the target here is {table.target!r}")
@@ -133,39 +133,6 @@ class Rows:
         self.x = np.minimum(np.array(self.scaled), 1.0)
         self.hash = hashes([*self.scaled, self.y.astype(float)])
         self.count = len(self.y)
-
-
-def with_memory(table, memory):
-    if not memory:
-        return table
-    roles = [memory[role] for role in ("drive", "time") if memory.get(role)]
-    out = Table.__new__(Table)
-    out.target, out.texts = table.target, table.texts
-    drive, moment = (table.columns[memory[r]] if memory.get(r) else np.zeros(table.rows) for r in ("drive", "time"))
-    order = np.lexsort((moment, drive)) if memory.get("time") else np.arange(table.rows)
-    drive, moment, at = drive[order], moment[order], np.arange(table.rows)
-    new = np.r_[True, drive[1:] != drive[:-1]]
-    if "step" in memory:
-        new[1:] |= np.abs(moment[1:] - moment[:-1] - memory["step"]) > memory["step"] / 2
-    first, out.columns, deepest = np.maximum.accumulate(np.where(new, at, 0)), {}, 0
-    made = {}
-    for each in memory["inputs"]:
-        lag, change = each.get("lag", 0), each.get("difference", 0)
-        deepest = max(deepest, lag + change)
-        source = table.columns[table.target if each["input"] == "target" else each["input"]][order]
-        now = source[np.maximum(at - lag, first)]
-        if change:
-            now = now - source[np.maximum(at - lag - change, first)]
-        name = each.get("name") or each["input"] + f"_change_{change}" * (change > 0) + f"_before_{lag}" * (lag > 0)
-        made[name] = np.empty(table.rows)
-        made[name][order] = now
-    kept = np.ones(table.rows, bool)
-    if memory.get("start") == "drop":
-        kept[order] = at - first >= deepest
-    out.features = [name for name in table.features if name not in roles] + list(made)
-    out.columns = {name: x[kept] for name, x in {**table.columns, **made}.items()}
-    out.rows = int(kept.sum())
-    return out
 
 
 def condensed(domain, own, y, min_rows, key):
@@ -317,7 +284,6 @@ def join_small(count, m):
 
 
 def discovery(body, table):
-    table = with_memory(table, body.get("memory"))
     m, names, hidden = body["min_count"], sorted(body["columns"]), 0
     counts, outside, gaps, reached = [], [], [], []
     for name in names:

@@ -25,7 +25,7 @@ def at_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kinds(fleet: Fleet, run: str = "r1") -> list[str]:
-    return [entry.kind for entry in fleet.journal.content.entries if entry.run == run]
+    return [entry.kind for entry in fleet.journal.entries if entry.run == run]
 
 
 def elastic(*agents: str, **spec: Any) -> Fleet:
@@ -108,7 +108,7 @@ def test_audit_says_that_the_answers_are_gone() -> None:
     fleet = elastic("a", "b")
     fleet.answer("a", "b")
     with pytest.raises(StorageError, match=r"no answers to the first 1 rounds: .* Audit a run of fewer vehicles"):
-        transcript_of(TOY_ENGINE, fleet.journal.content.entries)
+        transcript_of(TOY_ENGINE, fleet.journal.entries)
 
 
 def test_checkpoint_has_every_field_of_a_state_or_is_not_made() -> None:

@@ -1,4 +1,4 @@
-"""What a request holds: the run's nonce, and no more bytes in a large fleet."""
+"""What a request holds: the run's nonce, and no more bytes in a large fleet; which requests of support are refused."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from broker.port import Link
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
-from coordinator.engine import Engine, OpenRound, asking, learning
-from coordinator.engine.events import Offer, Start
+from coordinator.engine import Engine, OpenRound, learning
 from coordinator.engine.learning import Openly
 from coordinator.engine.state import Stored
 from coordinator.main import assemble
@@ -21,18 +20,18 @@ from edge_agent.messages import request_seen
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import Memory
 from glassfleet.private.groups import place
 from lab.protocols.paper import pooled_domain
 from schemas.codec import decode, encode
 from schemas.envelope import Envelope, frames_for_blobs
+from schemas.errors import UsageError
 from schemas.messages import PrivateGroup, Request
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
 from tests.support.memory_broker import MemoryHub, MemoryTransport
-from tests.support.memory_journal import MemoryJournal
 from tests.support.privacy.private_bench import PrivateStage, total_of
+from tests.support.scratch_journal import ScratchJournal
 
 X = np.random.default_rng(1).random((200, 2))
 DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
@@ -192,12 +191,12 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(
     assert max(len(group.lasts) for group in request.groups) == found
 
 
-def coordinator(journal: MemoryJournal) -> Coordinator:
+def coordinator(journal: ScratchJournal) -> Coordinator:
     return assemble(CoordinatorConfig(), MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, Engine())
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     one = coordinator(journal)
     for run in ("r1", "r2"):
         one.start_run(RunSpec(run=run, scheme="frt", domain=DOMAIN, nonce="0" * 32))
@@ -206,7 +205,7 @@ def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
     assert len(set(nonces)) == 2
     assert all(len(nonce) == 32 and nonce != "0" * 32 for nonce in nonces)
     journal.close()
-    again = coordinator(MemoryJournal(journal))
+    again = coordinator(ScratchJournal(journal))
     assert [state.spec.nonce for run in ("r1", "r2") if (state := again.runs.live.get(run))] == nonces
 
 
@@ -220,16 +219,17 @@ def test_tasks_of_two_runs_differ_when_they_ask_the_same():
     assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
 
 
-def test_run_asks_those_agents_that_have_the_columns_of_its_memory() -> None:
-    change = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
+@pytest.mark.parametrize("private", [None, {}])
+def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
+    document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
+    with pytest.raises(UsageError, match=r"private\.support|support = 0"):
+        RunSpec.from_document(document)
+
+
+@pytest.mark.parametrize("scheme", ["frt", "tsk"])
+def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
     engine = Engine()
-    spec = RunSpec.from_document(
-        {"scheme": "frt", "memory": change.to_document(), "policy": {"gather_agents": 2}, "bounds": {"x": [0, 60]}}
-    )
-    assert RunSpec.from_document(spec.to_document()) == spec
-    full = Offer(frozenset({"frt"}), ("trip", "at", "x"), "y")
-    state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"frt"}), ("x",), "y")}))
-    assert state.features == ("x", "x_change_1")
-    assert asking.able(state) == ("a", "b")
-    assert state.levels[-1].task.body["memory"] == change.to_document()
-    assert set(state.levels[-1].task.body["columns"]) == {"x", "x_change_1", "y"}
+    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
+    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
+        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
+    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0

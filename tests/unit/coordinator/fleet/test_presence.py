@@ -45,10 +45,10 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_BURST", 10)
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_PER_MINUTE", 6.0)
     fleet = Fleet().begin("a", "b", policy={"gather_agents": 3, "gather_timeout": 3600.0})
-    size = len(fleet.journal.content.entries)
+    size = len(fleet.journal.entries)
     for index in range(200):
         fleet.birth("a", incarnation=str(index // 2), status="down" if index % 2 else "up")
-    assert len(fleet.journal.content.entries) - size <= 10
+    assert len(fleet.journal.entries) - size <= 10
     assert fleet.core.metrics["births.held"] >= 80
     fleet.birth("a", incarnation="last")
     for _ in range(30):

@@ -25,7 +25,7 @@ from coordinator.http.waiting import waiting_app
 from coordinator.main import build
 from coordinator.telemetry import logs
 from tests.support.authorities import FleetCa
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 pytestmark = pytest.mark.usefixtures("structlog_defaults")
 
@@ -54,7 +54,7 @@ EVERYWHERE = (
 def apps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All that we serve over HTTP: operators' API with the dashboard, the authority, a stand-by."""
     folder = tmp_path_factory.mktemp("state")
-    service = build(CoordinatorConfig.load(state_dir=folder), journal=MemoryJournal())
+    service = build(CoordinatorConfig.load(state_dir=folder), journal=ScratchJournal())
     return {
         "operators": make_app(service, TOKEN),
         "authority": web.make_app(FleetCa(folder / "authority").authority),

@@ -28,7 +28,7 @@ from glassfleet.evaluation.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 FULL: dict[str, Any] = {
     "run": "full",
@@ -341,7 +341,7 @@ REPORT: dict[str, Any] = {
 
 
 def dashboard_of(folder: Path) -> Dashboard:
-    return Dashboard(build(CoordinatorConfig.load(state_dir=folder), journal=MemoryJournal()), TokenCheck("token"))
+    return Dashboard(build(CoordinatorConfig.load(state_dir=folder), journal=ScratchJournal()), TokenCheck("token"))
 
 
 def save(folder: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,9 +18,8 @@ from schemas.envelope import Envelope
 from schemas.errors import BrokerError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
-from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk
 from tests.support.coordinator_http import record_of, small_document
-from tests.support.memory_journal import MemoryJournal
 
 KEPT = 2
 
@@ -28,9 +27,8 @@ KEPT = 2
 class World(Fleet):
     """A coordinator that remembers one ended run and two versions; models without learning."""
 
-    def __init__(self, opener: Callable[[], Journal]) -> None:
-        settings = {"retained_versions": KEPT, "kept_runs": 1}
-        super().__init__(Engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
+    def __init__(self) -> None:
+        super().__init__(Engine(), settings={"retained_versions": KEPT, "kept_runs": 1})
 
     def store(self) -> None:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
@@ -69,10 +67,8 @@ class World(Fleet):
 
 
 @pytest.fixture
-def world(opener: Callable[[], Journal]) -> Iterator[World]:
-    made = World(opener)
-    yield made
-    made.journal.close()
+def world() -> World:
+    return World()
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -171,7 +167,8 @@ def learned(journal: Journal, name: str) -> None:
 class ReferenceWorld(Fleet):
     """A coordinator with models ``one`` and ``two``, over the in-memory broker."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self) -> None:
+        journal = TornDisk()
         for name in ("one", "two"):
             learned(journal, name)
         super().__init__(Engine(), journal=journal, settings={"retained_versions": KEPT})
@@ -193,10 +190,8 @@ class ReferenceWorld(Fleet):
 
 
 @pytest.fixture
-def references(opener: Callable[[], Journal]) -> Iterator[ReferenceWorld]:
-    journal = opener()
-    yield ReferenceWorld(journal)
-    journal.close()
+def references() -> ReferenceWorld:
+    return ReferenceWorld()
 
 
 def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(references: ReferenceWorld) -> None:
@@ -236,8 +231,7 @@ def test_document_is_refused_by_name_whatever_one_member_holds(member: str, chan
     assert len(str(fault.value)) < 1000
 
 
-def test_nobody_promotes_rolls_back_or_tries_a_reference_by_hand() -> None:
-    references = ReferenceWorld(MemoryJournal())
+def test_nobody_promotes_rolls_back_or_tries_a_reference_by_hand(references: ReferenceWorld) -> None:
     for slope in (0.8, 0.6):
         references.register("one", slope)
     for move in (

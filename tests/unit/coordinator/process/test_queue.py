@@ -23,7 +23,7 @@ from schemas.messages import AgentState
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import TOY_ENGINE, toy_spec
 from tests.support.memory_broker import MemoryHub, MemoryTransport
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 
 def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_after_the_deadline() -> None:
@@ -58,7 +58,7 @@ def test_nothing_carries_the_time_past_what_another_source_may_still_bring() -> 
 def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Slow(MemoryJournal):
+    class Slow(ScratchJournal):
         """Stalls at every answer, as a full machine does, until well after the deadline."""
 
         def append(self, entries: Sequence[Entry], decisions: Sequence[Decision] = ()) -> None:

@@ -22,7 +22,7 @@ from schemas.errors import StorageError, UsageError
 from schemas.messages import CoordinatorState
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.coordinator_http import ask
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 Set = Callable[..., CoordinatorConfig]
 
@@ -146,7 +146,7 @@ def test_coordinator_that_lost_its_journal_answers_nobody_and_ends_by_that_name(
     question = Envelope(fleet="f", body=CoordinatorState(status="down", incarnation="other", software="x")).to_bytes()
     fleet.publish(TOPICS.coordinator_state(), question)
     journal = fleet.core.journal
-    assert isinstance(journal, MemoryJournal)
+    assert isinstance(journal, ScratchJournal)
     journal.close()
-    with pytest.raises(StorageError, match="closed"):
+    with pytest.raises(StorageError, match="is gone"):
         fleet.publish(TOPICS.coordinator_state(), question)

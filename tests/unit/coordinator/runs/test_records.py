@@ -24,13 +24,13 @@ from tests.support.engine_bench import OFFER, Play, central, toy_spec
 
 def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet = Fleet().begin("a", "b")
-    state, entries = fleet.core.runs.live.get("r1"), list(fleet.journal.content.entries)
+    state, entries = fleet.core.runs.live.get("r1"), list(fleet.journal.entries)
     message = answer_of("a", fleet.task())
     fleet.journal.is_full = True
     with pytest.raises(StorageError):
         fleet.core.handle([message])
     assert fleet.core.runs.live.get("r1") is state
-    assert fleet.journal.content.entries == entries
+    assert fleet.journal.entries == entries
     fleet.hub.pump()
     assert fleet.receipts("a") == [], "what is not stored is not acknowledged"
     fleet.journal.is_full = False
@@ -69,19 +69,19 @@ def test_coordinator_writes_one_transaction_for_a_batch() -> None:
 def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_record() -> None:
     fleet = Fleet().begin("a", "b", "c")
     fleet.answer("a")
-    size = len(fleet.journal.content.entries)
+    size = len(fleet.journal.entries)
     nonsense = Envelope(fleet="f", body=AgentState(status="up", incarnation="x"), run="r1", agent="d").to_bytes()
     for _ in range(500):
         fleet.answer("a")
         for agent in ("c", "stranger"):
             fleet.publish(TOPICS.contribution(agent), nonsense)
-    assert len(fleet.journal.content.entries) == size, "what changes nothing is not written"
+    assert len(fleet.journal.entries) == size, "what changes nothing is not written"
     assert Counter(fleet.receipts("a"))["duplicate"] == 500, "each has its receipt"
     assert len(fleet.receipts("c")) == len(fleet.receipts("stranger")) == 500
     assert (fleet.core.metrics["receipts.duplicate"], fleet.core.metrics["receipts.rejected"]) == (500, 1000)
     assert fleet.core.metrics["answers.only-counted"] == 1500
     fleet.answer("b")
-    added = fleet.journal.content.entries[size:]
+    added = fleet.journal.entries[size:]
     assert [entry.kind for entry in added] == ["counted", "answer"]
     assert len(added[0].body) < 300
     before = fleet.core.runs.live.get("r1")

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import structlog
 
-from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.features import LiveFeatures
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch
+from edge_agent.forecast.model import ModelWatch, inputs_of
 from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.verify import at_time, model_of, verify
-from edge_agent.live.objects import parse, seconds_of
 from edge_agent.live.plan import LivePlan
-from edge_agent.live.port import MAX_BYTES, LiveSample
+from edge_agent.live.port import MAX_BYTES, LiveSample, parse, seconds_of
 from edge_agent.live.rows import LiveRows
 from edge_agent.sources import read_source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.data.timeplan import TimePlan
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.model.baseline import recorded
@@ -41,28 +37,25 @@ from schemas.record import ModelRecord
 from tests.support import sample_models
 from tests.support.agent_bench import record_of, write_rows
 
-MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
-SAY = logs.get_logger("test")
+SAY = structlog.get_logger("test")
 
 
 def rows(seed: int = 0, count: int = 60) -> Dataset:
     rng = np.random.default_rng(seed)
-    X = np.column_stack([np.repeat([1.0, 2.0], count // 2), np.tile(np.arange(count // 2), 2), rng.random((count, 2))])
-    return Dataset(("trip", "at", "a", "b"), "y", X, X[:, 2] + 0.3 * X[:, 3])
+    X = rng.random((count, 2))
+    return Dataset(("a", "b"), "y", X, X[:, 0] + 0.3 * X[:, 1])
 
 
-def record(version: int = 1, memory: Memory | None = MEMORY, **parameters: Any) -> ModelRecord:
+def record(version: int = 1, names: tuple[str, ...] = ("a", "b"), **parameters: Any) -> ModelRecord:
     scheme = catalogue.load("frt")
-    data = rows()
-    names = MEMORY.extended(data.features) if memory is not None else ("a", "b")
-    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
+    data = rows().select(names)
+    domain = discover(DiscoveryParameters(features=names, target="y"), [data])
     settings = scheme.exact(scheme.Parameters.model_validate({"max_depth": 2, **parameters}))
-    used = data if memory is not None else data.select(names)
-    document = simulation.central(scheme, settings, domain, used).model.to_document()
+    document = simulation.central(scheme, settings, domain, data).model.to_document()
     return record_of(document, version=version)
 
 
-FIRST, SECOND, PLAIN = record(), record(2, max_depth=1), record(3, memory=None)
+FIRST, SECOND, PLAIN = record(), record(2, max_depth=1), record(3, ("a",))
 
 
 def samples(data: Dataset) -> list[dict[str, float]]:
@@ -102,7 +95,6 @@ class Bench:
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
             LiveRows(None, units=units),
-            LiveFeatures(),
             ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
             self.log,
             every=every,
@@ -150,42 +142,37 @@ def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(ben
     model = catalogue.load("frt").from_document(FIRST.document)
     data = rows()
     served = [bench.forecast(sample) for sample in samples(data)]
-    learned = remember(data, MEMORY).select(model.domain.names)
-    assert [forecast.prediction for forecast in served] == model.predict(learned.X).tolist()
+    assert [forecast.prediction for forecast in served] == model.predict(data.X).tolist()
     assert all(
         sum(forecast.shares.values()) + forecast.base == pytest.approx(forecast.prediction) for forecast in served
     )
     assert verify(bench.folder).last == data.rows
-    assert at_time(bench.folder, 103.0, within=0.1)["inputs"] == dict(
-        zip(model.domain.names, learned.X[2].tolist(), strict=True)
-    )
+    assert at_time(bench.folder, 103.0, within=0.1)["inputs"] == dict(zip("ab", data.X[2].tolist(), strict=True))
 
 
 def test_log_has_the_interval_of_each_forecast_when_the_record_tells_errors(bench):
     model, data = catalogue.load("frt").from_document(FIRST.document), rows()
-    learned = remember(data, MEMORY).select(model.domain.names)
     line = {"rows": 0.5, "mean": 0.5, "low": 0.0, "high": 1.0}
-    errors = errors_on(model, learned.X, learned.y + np.linspace(-0.1, 0.1, learned.rows))
+    errors = errors_on(model, data.X, data.y + np.linspace(-0.1, 0.1, data.rows))
     beside = recorded({"forecasts": {"rules": [line] * len(model.rules())}}, errors)
     tell_forecasts(model, beside)
     bench.keep(FIRST.model_copy(update={"parameters": {**FIRST.parameters, **beside}}))
     bench.forecast(samples(data)[0])
 
-    assert at_time(bench.folder, 101.0, within=0.1)["interval"] == intervals(model, learned.X[:1])[0].tolist()
+    assert at_time(bench.folder, 101.0, within=0.1)["interval"] == intervals(model, data.X[:1])[0].tolist()
 
 
-def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory(bench):
+def test_forecaster_takes_over_a_new_model_between_two_forecasts(bench):
     data = samples(rows())
     bench.keep(FIRST)
     assert [bench.forecast(sample).version for sample in data[:4]] == [1] * 4
     bench.keep(SECOND)
     assert bench.forecast(data[4]).version == 2
-    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[4]["a"] - data[3]["a"]
     bench.keep(PLAIN)
     assert bench.forecast(data[5]).version == 3
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"] == {"a": data[5]["a"]}
     bench.keep(FIRST)
     assert bench.forecast(data[6]).version == 1
-    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == data[6]["a"] - data[5]["a"]
     assert verify(bench.folder).models == (FIRST.digest, SECOND.digest, PLAIN.digest)
 
 
@@ -214,14 +201,14 @@ def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_
 def _population() -> ModelRecord:
     """A population of structures, and what it says by itself, for a vehicle with rows (a, b) to make its tree of."""
     scheme: Any = catalogue.load("fedga")
-    data = rows(count=120).select(("a", "b"))
+    data = rows(count=120)
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
     document = simulation.central(scheme, scheme.abilities.trial, domain, data).model.to_document()
     return FIRST.model_copy(update={"document": document, "digest": document_digest(document), "scheme": "fedga"})
 
 
 def _own_rows(path: Path, seed: int = 5) -> Dataset:
-    data = rows(seed, 120).select(("a", "b"))
+    data = rows(seed, 120)
     write_rows(path, data)
     return data
 
@@ -300,14 +287,13 @@ def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
         {},
         {**good[1], "a": "red"},
         {**good[1], "a": float("nan")},
-        {**good[1], "at": None},
-        {**good[1], "at": -7.0},
+        {**good[1], "b": None},
     ]
     assert [bench.forecast(sample) for sample in bad] == [None] * len(bad)
     assert bench.forecast(good[1]).prediction is not None
-    assert at_time(bench.folder, bench.now, within=0.1)["inputs"]["a_change_1"] == good[1]["a"] - good[0]["a"]
+    assert at_time(bench.folder, bench.now, within=0.1)["inputs"] == good[1]
     counts = bench.forecaster.counts
-    assert (counts["no-sample"], counts["missing-field"], counts["unusable-sample"]) == (1, 1, 4)
+    assert (counts["no-sample"], counts["missing-field"], counts["unusable-sample"]) == (1, 1, 3)
 
 
 def test_forecaster_makes_one_forecast_a_second_from_faster_and_from_jittering_samples(tmp_path):
@@ -378,46 +364,27 @@ def test_truth_values_and_null_are_fields_of_a_sample_and_become_what_the_model_
     sample = parse(b'{"a": true, "b": false, "c": null}')
     assert isinstance(sample, LiveSample)
     assert sample.values == {"a": True, "b": False, "c": None}
-    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows().select(("a", "b"))])
-    features = LiveFeatures()
-    features.serve(domain)
-    assert features.push(sample.values) == {"a": 1.0, "b": 0.0}
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows()])
+    assert inputs_of(sample.values, domain) == {"a": 1.0, "b": 0.0}
     with pytest.raises(ValueError, match="'b' is empty, and the model takes a number"):
-        features.push({"a": 1, "b": None})
+        inputs_of({"a": 1, "b": None}, domain)
     words = domain.features[1].model_copy(update={"low": 0.0, "high": 2.0, "categories": ("missing", "no", "yes")})
-    features.serve(domain.model_copy(update={"features": (domain.features[0], words)}))
+    with_words = domain.model_copy(update={"features": (domain.features[0], words)})
     for cell, code in ((True, 2.0), (False, 1.0), ("yes", 2.0)):
-        assert features.push({"a": 1, "b": cell}) == {"a": 1.0, "b": code}
+        assert inputs_of({"a": 1, "b": cell}, with_words) == {"a": 1.0, "b": code}
 
 
 def test_features_of_a_model_that_knows_empty_cells_take_them_and_texts_that_no_vehicle_told():
-    data = rows().select(("a", "b"))
-    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows()])
     known = domain.features[0].model_copy(update={"missing": domain.features[0].low})
-    features = LiveFeatures()
     place = domain.features[1].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("Natal", "Recife")})
-    features.serve(domain.model_copy(update={"features": (known, place)}))
+    told = domain.model_copy(update={"features": (known, place)})
     for cell in (None, "", float("nan")):
-        taken = features.push({"a": cell, "b": "Oz"})
-        assert taken is not None
+        taken = inputs_of({"a": cell, "b": "Oz"}, told)
         assert np.isnan(taken["a"])
         assert taken["b"] == 0.5
     for none in (None, 7):
         with pytest.raises(ValueError, match=f"'b' is {none}, and the model takes a text"):
-            features.push({"a": 1.0, "b": none})
-    features.serve(domain)
+            inputs_of({"a": 1.0, "b": none}, told)
     with pytest.raises((ValueError, TypeError)):
-        features.push({"a": None, "b": 1.0})
-
-
-def test_target_known_meanwhile_is_remembered_from_its_field() -> None:
-    memory = Memory(inputs=(Recall(input="target", lag=2),), horizon=2, start="drop")
-    data = rows().select(("a",))
-    names = memory.extended(data.features)
-    domain = discover(DiscoveryParameters(features=names, target="y").remembering(memory), [data])
-    features = LiveFeatures(observed="shown")
-    features.serve(domain)
-    push: Callable[[float], Any] = lambda shown: features.push({"a": 0.5, "shown": shown})
-    assert [push(shown) for shown in (0.1, 0.2)] == [None, None]
-    assert push(0.3) == {"a": 0.5, "target_before_2": 0.3}, "what shows now is the target of two rows ago"
-    assert json.loads(json.dumps(push(0.4)))["target_before_2"] == 0.4
+        inputs_of({"a": None, "b": 1.0}, domain)

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.forecast.chain import ORIGIN, Head, seal
-from edge_agent.forecast.log import ForecastLog, newest_head, segments
+from edge_agent.forecast.log import ORIGIN, ForecastLog, Head, newest_head, seal, segments
 from edge_agent.forecast.verify import Seen, verify
 from schemas.errors import IdentityError, StorageError, VerificationError
 

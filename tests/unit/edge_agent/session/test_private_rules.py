@@ -95,16 +95,6 @@ def test_answers_are_of_all_rows_of_each_vehicle(victim: Victim) -> None:
             victim.answer(terms, victim.request(terms, founders, first_task(terms, max_rows_each=most)))
 
 
-def test_lagged_features_are_the_same_in_all_tasks(victim: Victim) -> None:
-    """Rows without a past are left out: two declarations are sums over two sets of rows."""
-    terms, founders = victim.met()
-    lags = [{"inputs": [{"input": "a", "lag": lag}], "start": "drop"} for lag in (1, 2)]
-    assert victim.answer(terms, victim.request(terms, founders, domain_task(terms, memory=lags[0])))
-    for other in (domain_task(terms, memory=lags[1]), domain_task(terms), first_task(terms)):
-        with refused("other-domain"):
-            victim.answer(terms, victim.request(terms, founders, other))
-
-
 def test_a_vehicle_with_few_rows_left_is_no_company(victim: Victim) -> None:
     """A task may leave rows out; who has none left would make the others' sum that of one vehicle."""
     terms, founders = victim.met()

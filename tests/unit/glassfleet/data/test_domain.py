@@ -1,8 +1,7 @@
-"""Domains, how a fleet finds them, and their memory: labels, what is refused, and columns of what was before."""
+"""Domains, how a fleet finds them: labels, and what is refused."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,21 +9,14 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from edge_agent.session.answers import with_memory
-from glassfleet import simulation
-from glassfleet.contract import catalogue
-from glassfleet.contract.messages import Contribution, Task
+from glassfleet.contract.messages import Contribution
 from glassfleet.data.categories import MAX_LABELS
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from lab.qoe.simulator import simulate_vehicle
-from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
 from schemas import codec, limits
-from schemas.documents import document_digest
-from schemas.errors import DataError, RunFailedError, UsageError
+from schemas.errors import RunFailedError
 from tests.support.sample_models import search
 
 SPEED = Variable(name="speed", low=0.0, high=100.0, unit="km/h")
@@ -148,139 +140,6 @@ def test_server_refuses_labels_that_cannot_be_true(lie: Any) -> None:
     wrong = Contribution(answer.kind, answer.rows, answer.sums, {**answer.values, **changed}, answer.nullified)
     with pytest.raises(ContributionError, match=reason):
         DISCOVERY.server.check(task, wrong)
-
-
-def table(*rows: tuple[float, ...]) -> Dataset:
-    numbers = np.array(rows, dtype=np.float64)
-    return Dataset(("trip", "at", "x"), "y", numbers[:, :3], numbers[:, 3])
-
-
-DATA = table((1, 0, 10, 0.1), (1, 1, 13, 0.2), (1, 2, 11, 0.3), (2, 0, 50, 0.4), (2, 1, 55, 0.5))
-CHANGE = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
-
-
-def test_change_is_zero_at_the_start_of_each_drive_and_never_crosses_drives():
-    got = remember(DATA, CHANGE)
-    assert got.features == ("x", "x_change_1")
-    assert got.X[:, 1].tolist() == [0, 3, -2, 0, 5]
-    assert got.y.tolist() == DATA.y.tolist()
-
-
-def test_lag_holds_the_first_row_or_drops_those_before_it_as_declared():
-    recalls = (Recall(input="x", lag=1), Recall(input="x", difference=1, lag=1))
-    held = remember(DATA, Memory(inputs=recalls, drive="trip"))
-    assert held.features == ("at", "x", "x_before_1", "x_change_1_before_1")
-    assert held.X[:, 2:].tolist() == [[10, 0], [10, 0], [13, 3], [50, 0], [50, 0]]
-    dropped = remember(DATA, Memory(inputs=recalls, drive="trip", start="drop"))
-    assert dropped.X[:, 1:].tolist() == [[11, 13, 3]]
-    assert dropped.y.tolist() == [0.3]
-
-
-def test_rows_are_put_in_the_order_of_time_and_come_back_in_their_own():
-    order = [4, 2, 0, 3, 1]
-    mixed = Dataset(DATA.features, DATA.target, DATA.X[order], DATA.y[order])
-    assert remember(mixed, CHANGE).X.tolist() == remember(DATA, CHANGE).X[order].tolist()
-
-
-def test_target_is_remembered_only_from_when_it_was_known():
-    rows = table(*((1, second, second, second / 10) for second in range(8)))
-    memory = Memory(inputs=(Recall(input="target", lag=3),), drive="trip", time="at", horizon=3, start="drop")
-    got = remember(rows, memory)
-    assert got.features == ("x", "target_before_3")
-    assert got.X[:, 1].tolist() == rows.y[:5].tolist()
-    assert got.X[:, 0].tolist() == [3, 4, 5, 6, 7]
-
-
-@pytest.mark.parametrize(
-    ("document", "words"),
-    [
-        ({"memory": []}, "at least 1 item"),
-        ({"memory": [{"input": "x"}]}, "a difference or a lag"),
-        ({"memory": [{"input": "x", "lag": -1}]}, "greater than or equal to 0"),
-        ({"memory": [{"input": "x", "lag": 1}, {"input": "x", "lag": 1}]}, "different names"),
-        ({"memory": [{"input": "trip", "lag": 1}], "drive": "trip"}, "no input"),
-        ({"memory": [{"input": "x", "lag": 1}], "step": 1}, "name the time column"),
-        ({"memory": [{"input": "target", "lag": 2}], "start": "drop"}, "how many rows ahead"),
-        ({"memory": [{"input": "target", "lag": 2}], "horizon": 3, "start": "drop"}, "at least 3"),
-        ({"memory": [{"input": "target", "difference": 5}], "horizon": 3, "start": "drop"}, "at least 3"),
-        ({"memory": [{"input": "target", "lag": 3}], "horizon": 3}, 'needs start "drop"'),
-        ({"memory": [{"input": "x", "lag": 1}], "driv": "trip"}, "driv"),
-        ([1], "valid dictionary"),
-    ],
-)
-def test_declaration_is_refused_in_words_when_it_cannot_be_meant(document, words):
-    with pytest.raises(UsageError, match="lagged features") as raised:
-        Memory.from_document(document)
-    assert words in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("data", "memory", "words"),
-    [
-        (DATA, Memory(inputs=(Recall(input="z", lag=1),)), "no column 'z'"),
-        (DATA, Memory(inputs=(Recall(input="x", lag=1, name="at"), Recall(input="x", lag=2))), "a column 'at' already"),
-        (table((1, 0, 1, 0), (1, 0, 2, 0)), CHANGE, "the same time 0"),
-        (table((1, 0, 1, 0), (2, 0, 2, 0), (1, 1, 2, 0)), CHANGE.model_copy(update={"time": ""}), "not together"),
-    ],
-)
-def test_rows_are_refused_in_words_when_they_cannot_be_put_in_order(data, memory, words):
-    with pytest.raises(DataError) as raised:
-        remember(data, memory)
-    assert words in str(raised.value)
-
-
-def test_domain_carries_the_declaration_and_its_document_is_as_before_without_one():
-    data = {"v": DATA}
-    result = discover(DiscoveryParameters(features=("x", "x_change_1"), target="y").remembering(CHANGE), [DATA])
-    assert result.memory == CHANGE
-    assert result.needs == ("x", "trip", "at")
-    assert Domain.from_document(json.loads(json.dumps(result.to_document()))) == result
-    plain = discover(DiscoveryParameters(features=("x",), target="y"), list(data.values()))
-    assert "memory" not in plain.to_document()
-    with pytest.raises(ValueError, match="none of the features"):
-        Domain.model_validate({**plain.to_document(), "memory": CHANGE.to_document()})
-
-
-@pytest.fixture(scope="module")
-def fleet() -> dict[str, Dataset]:
-    rows = {}
-    for number in range(3):
-        vehicle = simulate_vehicle(number, 0)
-        parts = [(drive, *rows_of_run(run)) for drive, run in enumerate(vehicle.series[:6])]
-        X = np.concatenate([np.column_stack([np.full(len(y), drive), np.arange(len(y)), X]) for drive, X, y in parts])
-        rows[f"v{number}"] = Dataset(
-            (MEMORY.drive, MEMORY.time, *FEATURES), "displayed_in_3s_share", X, np.concatenate([y for *_, y in parts])
-        )
-    return rows
-
-
-@pytest.mark.parametrize("name", ["frt", pytest.param("tree", marks=pytest.mark.slow)])
-def test_fleet_learns_the_central_model_bit_for_bit_with_lagged_features(fleet, name):
-    scheme = catalogue.load(name)
-    values = {"tree": {"max_rules": 4}, "frt": {"max_depth": 2}}[name]
-    parameters = scheme.exact(scheme.Parameters.model_validate(values))
-    names = MEMORY.extended(FEATURES)
-    domain = discover(
-        DiscoveryParameters(features=names, target="displayed_in_3s_share", min_count=0).remembering(MEMORY),
-        list(fleet.values()),
-    )
-    fleets = simulation.federated(scheme, parameters, domain, fleet).model.to_document()
-    pooled = pool([remember(data, MEMORY) for data in fleet.values()])
-    central = simulation.central(scheme, parameters, domain, pooled).model.to_document()
-    assert document_digest(fleets) == document_digest(central)
-    assert fleets["domain"]["memory"] == MEMORY.to_document()
-
-
-def test_agent_adds_what_the_task_declares_or_refuses_in_words(fleet):
-    data = fleet["v0"]
-    body = {"domain": {"memory": MEMORY.to_document()}}
-    assert with_memory(Task("tree", "grow", body), data).features == MEMORY.extended(FEATURES)
-    assert with_memory(Task("domain", "histogram", {"memory": MEMORY.to_document()}), data).rows == data.rows
-    assert with_memory(Task("tree", "grow", {"domain": {}}), data) is data
-    wrong: object
-    for wrong in ({"inputs": []}, 3, {"inputs": [{"input": "nosuch", "lag": 1}]}):
-        with pytest.raises(TaskError, match="lagged features"):
-            with_memory(Task("tree", "grow", {"domain": {"memory": wrong}}), data)
 
 
 def vehicle(rows: int, seed: int = 0, features: tuple[str, ...] = ("speed", "load")) -> Dataset:

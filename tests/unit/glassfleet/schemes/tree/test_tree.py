@@ -10,7 +10,7 @@ import pytest
 
 from glassfleet.contract.messages import Done, Next
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.holdout import is_held_out
+from glassfleet.data.sampling import is_held_out
 from glassfleet.numerics.grids import histogram
 from glassfleet.schemes.tree import SCHEME, TreeParameters, messages
 from glassfleet.schemes.tree import rows as prepared

@@ -11,7 +11,7 @@ import pytest
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.holdout import row_hashes
+from glassfleet.data.sampling import row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import Common

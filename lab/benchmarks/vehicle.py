@@ -1,19 +1,25 @@
-"""Resident memory of one real agent process with 36,000 rows of 15 inputs: ``python -m lab.benchmarks.agent_memory``.
+"""What a vehicle pays: ``python -m lab.benchmarks.vehicle`` for the memory of an agent, ``lab.benchmarks forecast``.
 
-With a broker and a coordinator it learns an exact FRT (level by level, leaves, weights), and scores it against one of
-its own. Prints its resident and peak memory (``VmRSS``, ``VmHWM`` of /proc) after each stage as a Markdown table.
+`stages` starts one real agent process with 36,000 rows of 15 inputs. With a broker and a coordinator it learns an exact
+FRT (level by level, leaves, weights), and scores it against one of its own. Its resident and peak memory (``VmRSS``,
+``VmHWM`` of /proc) are printed after each stage as a Markdown table.
 """
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from broker.servers.launch import launch
-from lab.benchmarks.measure import wait
+from glassfleet import simulation
+from glassfleet.contract import catalogue
+from glassfleet.export.formats import export
+from lab.benchmarks.measure import made_up, print_table, timed, unit_domain, wait
 from lab.benchmarks.wire import coordinator_process
 from lab.processes import ProcessFleet
 
@@ -40,9 +46,8 @@ def write_rows(path: Path) -> None:
     names = [f"x{index + 1}" for index in range(INPUTS)]
     with path.open("w") as file:
         file.write(",".join(["split", *names, "y"]) + "\n")
-        for index, (x, value) in enumerate(zip(X, y, strict=True)):
-            part = "test" if index % 6 == 5 else "train"
-            file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
+        for index, cells in enumerate(np.column_stack([X, y]).tolist()):
+            file.write(("test," if index % 6 == 5 else "train,") + ",".join(f"{cell:.6f}" for cell in cells) + "\n")
 
 
 def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
@@ -79,6 +84,40 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for stage, resident, peak, seconds in stages(Path(folder)):
             print(f"| {stage} | {resident:.1f} | {peak:.1f} | {seconds:.2f} |", flush=True)
+
+
+FORECASTS, TIMES = 1000, 1000
+
+MAIN = """
+#include <stdio.h>
+#include <time.h>
+#include "model.h"
+static const double rows[][%d] = {%s};
+int main(void) {
+    volatile double last; int rule; clock_t begun = clock();
+    for (int time = 0; time < %d; time++) for (int row = 0; row < %d; row++) last = model_predict(rows[row], &rule);
+    printf("%%g", (double)(clock() - begun) / CLOCKS_PER_SEC); }
+"""
+
+
+def forecast() -> None:
+    """Print the microseconds of a forecast, by scheme."""
+    data, lines = made_up(10_000), []
+    X = data.X[:FORECASTS]
+    for name in ("tree", "frt"):
+        scheme = catalogue.load(name)
+        model = simulation.central(scheme, scheme.Parameters(), unit_domain(), data).model
+        plain, _ = timed(lambda: [model.predict(row[None]) for row in X], 5, time.process_time)  # noqa: B023
+        explained, _ = timed(lambda: [model.explain(row) for row in X], 5, time.process_time)  # noqa: B023
+        with tempfile.TemporaryDirectory() as folder:
+            cells = ",".join("{" + ",".join(map(repr, row)) + "}" for row in X.tolist())
+            (Path(folder) / "model.h").write_bytes(export(model, "c"))
+            (Path(folder) / "main.c").write_text(MAIN % (X.shape[1], cells, TIMES, FORECASTS), encoding="utf-8")
+            subprocess.run(["gcc", "-O2", "main.c", "-o", "main", "-lm"], cwd=folder, check=True)
+            told = subprocess.run(["./main"], cwd=folder, check=True, capture_output=True, text=True).stdout
+        seconds = [plain / FORECASTS, explained / FORECASTS, float(told) / (FORECASTS * TIMES)]
+        lines.append([name, len(model.rules()), *(f"{each * 1e6:.3g}" for each in seconds)])
+    print_table("One forecast of 15 inputs, microseconds", ["scheme", "rules", "Python", "explained", "C"], lines)
 
 
 if __name__ == "__main__":
