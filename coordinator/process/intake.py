@@ -30,6 +30,7 @@ from broker.port import Handlers, Message, Transport
 from coordinator.config import CoordinatorConfig
 from coordinator.messages import Verified
 from coordinator.process.frames import READ_BYTES, FrameReader, framed
+from schemas.errors import WireError
 from schemas.topics import Topics, shard_of
 
 AGAIN_FIRST, AGAIN_LONGEST = 0.25, 10.0
@@ -189,9 +190,13 @@ class Intake:
 
     def _run(self) -> None:
         while not self._is_over:
-            for number, (at, _) in self._again.items():
+            for number, (at, wait) in list(self._again.items()):
                 if number not in self._workers and at <= time.monotonic():
-                    self._begin(number)
+                    try:
+                        self._begin(number)
+                    except OSError as fault:  # no more processes, or files, are to be had
+                        _log.warning("intake-worker-not-started", worker=number, reason=str(fault), again=wait)
+                        self._put_off(number, wait)
             self._step(LOOK)
         self._end_all()
 
@@ -240,8 +245,11 @@ class Intake:
         except OSError:
             return  # it ends
         worker.heard = time.monotonic()
-        for kind, *value in worker.frames.add(data):
-            self._take(worker, kind, value)
+        try:
+            for kind, *value in worker.frames.add(data):
+                self._take(worker, kind, value)
+        except WireError:  # it has gone mad: nothing that it says can be told apart any more
+            worker.process.kill()
 
     def _take(self, worker: _Worker, kind: str, value: Sequence[Any]) -> None:
         if kind != "state":
@@ -267,10 +275,13 @@ class Intake:
         worker.pipe.close()
         self.hold(number, None)
         wait = AGAIN_FIRST if now - worker.begun > AGAIN_LONGEST else self._again[number][1]
-        self._again[number] = (now + wait, min(2 * wait, AGAIN_LONGEST))
+        self._put_off(number, wait)
         self._count("intake.ended", 1)
         _log.warning("intake-worker-ended", worker=number, pid=worker.process.pid, code=code, again=wait)
         self._lost(number, f"intake worker {number} ended")
+
+    def _put_off(self, number: int, wait: float) -> None:
+        self._again[number] = (time.monotonic() + wait, min(2 * wait, AGAIN_LONGEST))
 
     def _end_all(self) -> None:
         deadline = time.monotonic() + STOP_WAIT

@@ -251,4 +251,5 @@ class Service:
     def _timeout(self) -> float:
         wake = self.coordinator.next_wake()
         longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the queue's lock
-        return longest if wake is None else min(longest, max(0.0, wake - self.coordinator.timeline.now()))
+        # What a source may still bring can hold back what is due: not to be asked again at once.
+        return longest if wake is None else min(longest, max(0.005, wake - self.coordinator.timeline.now()))

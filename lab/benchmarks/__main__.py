@@ -1,6 +1,6 @@
 """``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
 
-``scale``, ``storm`` and ``long`` take ``--vehicles N ...``: fleets of so many, one after the other;
+``scale``, ``storm``, ``long`` and ``intake`` take ``--vehicles N ...``: fleets of so many, one after the other;
 ``scale --signed`` signs.
 """
 
@@ -23,12 +23,13 @@ BENCHMARKS = {
     "support": "support:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
+    "intake": "intake:intake",
     "long": "scale:long",
     "ends": "courses:ends",
     "forecast": "vehicle:forecast",
 }
 """Module and function; imported when called, for they need more than what prints them."""
-OF_FLEETS = ("scale", "storm", "long")
+OF_FLEETS = ("scale", "storm", "long", "intake")
 
 
 def main(words: list[str]) -> None:

@@ -116,12 +116,14 @@ def _figures(
     return rounds, costs, [f"{accepted:,}", result["waiting"], result.get("doubled", 0), equality(record)]
 
 
-def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str, str], str | Path]:
+def _broker(folder: Path, vehicles: int, *, signed: bool, workers: int) -> tuple[Any, dict[str, str], str | Path]:
     """Start Mosquitto; return it, the coordinator's settings, and the folder of the vehicles' identities."""
+    settings = {**SETTINGS, "GLASSFLEET_INTAKE_WORKERS": str(workers)}
     if not signed:
-        return launch("mosquitto", state_dir=folder / "broker"), SETTINGS, ""
-    broker, identities = secure_broker(folder, "bench", "cloud", [name_of(number) for number in range(vehicles)])
-    return broker, {**SETTINGS, "GLASSFLEET_IDENTITY": str(identities / "cloud")}, identities
+        return launch("mosquitto", state_dir=folder / "broker"), settings, ""
+    names = [name_of(number) for number in range(vehicles)]
+    broker, identities = secure_broker(folder, "bench", "cloud", names, workers=workers)
+    return broker, {**settings, "GLASSFLEET_IDENTITY": str(identities / "cloud")}, identities
 
 
 class Stage(NamedTuple):
@@ -135,11 +137,13 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def staged(vehicles: int, *, signed: bool = False, drop_at: int = 0, back_after: float = 5.0) -> Iterator[Stage]:
+def staged(
+    vehicles: int, *, signed: bool = False, drop_at: int = 0, back_after: float = 5.0, workers: int = 1
+) -> Iterator[Stage]:
     """Start Mosquitto, a coordinator, and a process of vehicles; the arguments are as `raw_vehicles.Vehicles` says."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker, settings, identities = _broker(folder, vehicles, signed=signed)
+        broker, settings, identities = _broker(folder, vehicles, signed=signed, workers=workers)
         stack.callback(broker.stop)
         api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **settings))
         fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities)}

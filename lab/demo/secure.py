@@ -20,7 +20,13 @@ DAYS = 2.0
 
 
 def secure_broker(
-    work: Path, fleet: str, coordinator: str, vehicles: Sequence[str], operators: Sequence[str] = ()
+    work: Path,
+    fleet: str,
+    coordinator: str,
+    vehicles: Sequence[str],
+    operators: Sequence[str] = (),
+    *,
+    workers: int = 1,
 ) -> tuple[MosquittoProcess, Path]:
     """Make an authority and all certificates, and start Mosquitto with them; return it, and the identities' folder.
 
@@ -34,6 +40,8 @@ def secure_broker(
     vehicles : sequence of str
     operators : sequence of str
         Who else gets an identity: may read all, and write nothing.
+    workers : int
+        The coordinator's intake workers, if there are more than one: each gets an identity in its folder.
 
     Raises
     ------
@@ -46,12 +54,15 @@ def secure_broker(
     identities = work / "identities"
     owners = [(Owner("broker", "broker"), HOSTS), (Owner("coordinator", coordinator), ())]
     owners += [(Owner("operator", operator), ()) for operator in operators]
+    folders = {f"{coordinator}-{number + 1}": f"{coordinator}/intake-{number + 1}" for number in range(workers)}
+    folders = folders if workers > 1 else {}
+    owners += [(Owner("coordinator", name), ()) for name in folders]
     for owner, hosts in [*owners, *((Owner("agent", vehicle), ()) for vehicle in vehicles)]:
         key = new_key()
         certificate = authority.issue(owner, load_key(key).public_key(), days=DAYS, hosts=hosts)
         parts = {"ca": authority.ca_pem, "crl": authority.crl_pem, "certificate": certificate}
-        save_identity(identities / owner.id, key=key, **parts)
-    acl = certificate_acl(Topics(fleet), coordinators=[coordinator], operators=operators)
+        save_identity(identities / folders.get(owner.id, owner.id), key=key, **parts)
+    acl = certificate_acl(Topics(fleet), coordinators=[coordinator, *folders], operators=operators)
     broker = MosquittoProcess(work / "broker", identity=identities / "broker", acl=acl)
     broker.start()
     return broker, identities

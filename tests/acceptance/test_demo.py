@@ -93,7 +93,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
 def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(
     options: str, policy: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
+    done, summary = demo(*options.split(), *policy_file(tmp_path, **policy))
     assert done.returncode == 0, done.stderr
     metric = "f1" if summary["scheme"] == "frbc" else "rmse"
     check_summary(summary, metric)
@@ -116,7 +116,7 @@ def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they
 def test_difference_is_told_honestly_when_the_central_model_is_not_promised(
     options: str, policy: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    done, summary = demo(*options.split(), *policy_file(tmp_path, policy={"deadline": 2}, **policy))
+    done, summary = demo(*options.split(), *policy_file(tmp_path, **policy))
     assert done.returncode == 0, done.stderr
     check_summary(summary, "f1" if summary["scheme"] == "frbc" else "rmse")
     assert summary["participation"] == policy.get("participation", "cohort")

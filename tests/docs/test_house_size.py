@@ -5,11 +5,11 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 48_150,
-    "product: modules": 482,
-    "lab: lines of code": 10_420,
+    "product: lines of code": 48_080,
+    "product: modules": 480,
+    "lab: lines of code": 10_390,
     "lab: modules": 123,
-    "tests: lines of code": 38_300,
+    "tests: lines of code": 38_280,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,

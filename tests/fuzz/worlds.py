@@ -51,13 +51,7 @@ MAX_ENTRY = 4096
 
 
 class CoordinatorWorld:
-    """`Coordinator.handle` in the middle of a scheme's run; the peer is a member of its cohort.
-
-    Parameters
-    ----------
-    scheme : str
-        Name in `targets.benches`.
-    """
+    """`Coordinator.handle` in the middle of a scheme's run; the peer is a member of its cohort."""
 
     def __init__(self, scheme: str) -> None:
         self.name = f"{scheme}/coordinator"
@@ -276,13 +270,7 @@ def names_run(payload: bytes) -> bool:
 
 
 class AgentWorld:
-    """`Agent.handle` and what it computes then; the peer can write on every topic that the agent reads.
-
-    Parameters
-    ----------
-    folder : Path
-        For the agent's state.
-    """
+    """`Agent.handle` and what it computes then; the peer can write on every topic that the agent reads."""
 
     name = "agent"
 

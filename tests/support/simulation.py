@@ -71,27 +71,12 @@ class CrashingTransport:
 class Simulation:
     """A fleet, its coordinator and its network.
 
-    Parameters
-    ----------
-    sources : mapping of agent id to Source
-    state_dir : Path
-        Of the agents.
-    seed : int
-        Decides every fault of the network.
-    faults : Faults
-        How bad the network is.
-    settings : mapping of agent id to mapping
-        Settings of single agents, e.g. ``{"v1": {"slow": 5.0}}``.
-    max_message_bytes : int
-        Of all processes.
-    broker_limit : int or None
-        Largest payload that the broker takes, as an MQTT 5 broker tells its clients; small values force requests,
-        models and contributions into parts.
-    ca : TestCa or None
-        Given: every process has a certificate of its own, signs, and takes signed messages only.
-    calendar : float or None
-        Wall clock of all processes at the begin, seconds since the epoch; `set_clock` moves one. None: a life's wall
-        clock is its monotonic one.
+    `state_dir` is of the agents, `seed` decides every fault of the network, and `faults` says how bad it is; `settings`
+    are of single agents, e.g. ``{"v1": {"slow": 5.0}}``; `max_message_bytes` is of all processes, and `broker_limit`
+    the largest payload that the broker takes: small values force requests, models and contributions into parts. With
+    `ca` every process has a certificate of its own, signs, and takes signed messages only. `calendar` is the wall clock
+    of all processes at the begin, seconds since the epoch, and `set_clock` moves one; None: a life's wall clock is its
+    monotonic one.
     """
 
     begun: ClassVar[WeakSet[Simulation]] = WeakSet()

@@ -201,9 +201,9 @@ def test_schedule_is_a_function_of_the_seed_and_begins_alike_when_more_faults_ar
 
 def test_deployed_processes_know_no_faults() -> None:
     code = (
-        "import sys, os; import coordinator.main, edge_agent.runner, console.main;"
+        "import sys, os; import coordinator.process.link, coordinator.main, edge_agent.runner, console.main;"
         f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
-        "print(coordinator.main.PahoTransport.__module__)"
+        "print(coordinator.process.link.PahoTransport.__module__)"
     )
     result = python(code, environment={VARIABLE: "anything"})
     assert result.stdout.strip() == "broker.paho_transport"

@@ -10,13 +10,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from coordinator.engine import Engine, Refused, pairing
+from coordinator.engine import Refused, pairing
 from coordinator.engine.asking import waiting
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.learning import Privately
-from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
-from schemas.errors import UsageError
 from tests.support.privacy.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
@@ -48,22 +46,6 @@ def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
     stage.finish(*AGENTS)
     assert stage.state.private["without_slopes"] == ["b"]
     stage.check_end()
-
-
-@pytest.mark.parametrize("private", [None, {}])
-def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
-    document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
-    with pytest.raises(UsageError, match=r"private\.support|support = 0"):
-        RunSpec.from_document(document)
-
-
-@pytest.mark.parametrize("scheme", ["frt", "tsk"])
-def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
-    engine = Engine()
-    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
-    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
-        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
-    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
 
 
 def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_is_lost_who_comes_back() -> None:

@@ -1,4 +1,4 @@
-"""What a request holds: the run's nonce, and no more bytes in a large fleet."""
+"""What a request holds: the run's nonce, and no more bytes in a large fleet; which requests of support are refused."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from glassfleet.private.groups import place
 from lab.protocols.paper import pooled_domain
 from schemas.codec import decode, encode
 from schemas.envelope import Envelope, frames_for_blobs
+from schemas.errors import UsageError
 from schemas.messages import PrivateGroup, Request
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
@@ -216,3 +217,19 @@ def test_tasks_of_two_runs_differ_when_they_ask_the_same():
     ]
     assert len({level.digest for level in levels}) == 3
     assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
+
+
+@pytest.mark.parametrize("private", [None, {}])
+def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
+    document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
+    with pytest.raises(UsageError, match=r"private\.support|support = 0"):
+        RunSpec.from_document(document)
+
+
+@pytest.mark.parametrize("scheme", ["frt", "tsk"])
+def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
+    engine = Engine()
+    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
+    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
+        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
+    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
