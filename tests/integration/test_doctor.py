@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -241,7 +242,7 @@ def test_doctor_says_how_a_journal_grows_and_when_its_disk_is_full(
     journal = SqlJournal(f"sqlite:///{state / 'journal.sqlite'}")
     for night in range(4):
         wall = time.time() - (4 - night) * 86400
-        journal.append([Entry(f"r{night}", "answer", night * 86400.0, wall, bytes(2_000_000))])
+        journal.append([Entry(f"r{night}", "answer", night * 86400.0, wall, random.randbytes(2_000_000))])
         journal.close_run(f"r{night}", {"note": "x" * 4_000_000}, night * 86400.0)
     journal.lead(Leader("1", {"settings": {"records_days": 14.0}}))
     journal.close()
