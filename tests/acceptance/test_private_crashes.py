@@ -23,7 +23,7 @@ from lab.fleet import Fleet
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, Start, begin_run, ended, record_of
-from tests.support.dying import VARIABLE
+from tests.support.dying import VARIABLE, found
 from tests.support.privacy.private_fleet import Host, check_model, hosted, sources, spec
 from tests.support.processes import eventually
 
@@ -110,12 +110,17 @@ def killed_at(url: str, run: str, host: Host, number: int) -> Iterator[list[str]
 PLACES = (
     "edge_agent.session.private_rows:PrivateFiles.new_key/before/1",
     "edge_agent.session.private_rows:PrivateFiles.new_key/after/1",
-    "edge_agent.session.private:PrivateRuns.check/before/2",
+    "edge_agent.session.private:PrivateAnswers.check/before/2",
     "edge_agent.session.outbox:Outbox.put/before/2",
     "edge_agent.session.outbox:Outbox.put/after/2",
 )
 """Before the key is on the disk, before it is announced, after that, with the chain synced but no answer stored, and
 with one that is not sent."""
+
+
+def test_places_where_processes_die_are_there() -> None:
+    for place in (*PLACES, APPENDED):
+        assert callable(found(place)[-1]), place
 
 
 @pytest.mark.slow

@@ -18,15 +18,19 @@ from typing import Any
 VARIABLE, BOUND = "DIES_AT", "BEGINS_ANEW_AFTER"
 
 
-def install(place: str) -> None:
-    """Let this process die at `place`."""
-    where, when, which = place.split("/")
-    module, _, path = where.partition(":")
+def found(place: str) -> tuple[Any, str, Any]:
+    """Return the method of a place: whose, its name, and itself; raises where there is none."""
+    module, _, path = place.partition("/")[0].partition(":")
     owner: Any = importlib.import_module(module)
     *outer, name = path.split(".")
     for each in outer:
         owner = getattr(owner, each)
-    real = getattr(owner, name)
+    return owner, name, getattr(owner, name)
+
+
+def install(place: str) -> None:
+    """Let this process die at `place`."""
+    (_, when, which), (owner, name, real) = place.split("/"), found(place)
     kind, _, number = which.rpartition("=")
     left = int(number)
 
