@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 480,
     "lab: lines of code": 10_375,
     "lab: modules": 123,
-    "tests: lines of code": 38_270,
+    "tests: lines of code": 38_290,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Processes, eventually, small_disk
 
 IMPORT = [sys.executable, "-m", "console.main", "data", "import"]
 ROWS = 40_000
@@ -54,11 +54,10 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of half a megabyte, or where none may be mounted a folder in which no file may be larger."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode == 0:
-        yield folder
-        subprocess.run(["umount", str(folder)], check=True)
-        return
+    with small_disk(folder, "512k") as is_one:
+        if is_one:
+            yield folder
+            return
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # which the command inherits, as it does the limit
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, limits[1]))

@@ -36,7 +36,7 @@ def test_forgetful():
 
 
 def test_absent_programs_are_said_once_and_a_test_that_forgot_to_ask_fails_wherever_it_runs(tmp_path: Path) -> None:
-    for number, program in enumerate(("curl", "sh")):
+    for number, program in enumerate(("curl", "/bin/sh")):
         (tmp_path / f"test_{number}.py").write_text(TESTS.replace("PROGRAM", f"'{program}'"))
     command = [sys.executable, "-m", "pytest", "-p", "tests.support.needs.plugin", "-n", "2", str(tmp_path)]
     environment = {**os.environ, "GLASSFLEET_BARE": "1"}

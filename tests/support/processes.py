@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import selectors
+import shutil
 import socketserver
 import struct
 import subprocess
@@ -241,3 +242,17 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
     finally:
         server.shutdown()
         thread.join()
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[bool]:
+    """Mount a disk of so many bytes in memory on a folder; False: none may be mounted, or nothing here can."""
+    places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin", "/bin", "/usr/sbin", "/sbin"))
+    mount, umount = (shutil.which(each, path=places) for each in ("mount", "umount"))
+    command = [mount or "", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)]
+    is_one = None not in {mount, umount} and subprocess.run(command, check=False, capture_output=True).returncode == 0
+    try:
+        yield is_one
+    finally:
+        if is_one:
+            subprocess.run([umount or "", str(folder)], check=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import resource
 import sqlite3
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 from lab.fleet import Fleet
 from tests.support.agent_bench import write_rows
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, spec
+from tests.support.processes import small_disk
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -58,14 +58,11 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk 
     """A place that runs full: a small disk where one may be mounted, and a limit on files everywhere."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(folder)]
-    if request.param == "disk" and subprocess.run(mount, check=False, capture_output=True).returncode == 0:
-        try:
-            yield SmallDisk(folder)
-        finally:
-            subprocess.run(["umount", str(folder)], check=True)
-        return
-    yield SmallLimit(folder)
+    if request.param == "disk":
+        with small_disk(folder, "4m") as is_one:
+            yield SmallDisk(folder) if is_one else SmallLimit(folder)
+    else:
+        yield SmallLimit(folder)
 
 
 def answers_in(journal: Path) -> Counter[tuple[str, bytes]]:

@@ -174,7 +174,7 @@ def test_oldest_request_that_is_not_whole_gives_way_when_all_places_are_taken(
 
 def started(processes: Processes, descriptors: int) -> tuple[Process, str]:
     """Start a coordinator that looks for its broker in vain; and its address."""
-    limited = ("sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *PROGRAM)
+    limited = ("/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *PROGRAM)
     processes.environment |= {"GLASSFLEET_BROKER": "mqtt://127.0.0.1:1", "GLASSFLEET_BROKER_WAIT": "0"}
     running = processes.start("coordinator", program=limited)
     return running, eventually(lambda: processes.note("api-url"))

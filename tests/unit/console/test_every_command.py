@@ -320,7 +320,7 @@ def slow():
 os.register_at_fork(before=interrupt)
 @click.command()
 def slow():
-    subprocess.run(["true"], preexec_fn=int)
+    subprocess.run(["/bin/sh", "-c", ":"], preexec_fn=int)
     time.sleep(10)
 """,
 }
