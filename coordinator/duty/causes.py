@@ -21,18 +21,16 @@ from glassfleet.evaluation.paired import in_words, relative
 from schemas.messages import ModelPointer
 
 KINDS: Final = (
-    *(
-        "false-answers",
-        "refuses",
-        "bad-data",
-        "differs",
-        "stands-out",
-        "changed",
-        "far-out",
-        "down",
-        "missed",
-        "behind",
-    ),
+    "false-answers",
+    "refuses",
+    "bad-data",
+    "differs",
+    "stands-out",
+    "changed",
+    "far-out",
+    "down",
+    "missed",
+    "behind",
     "worse-than-alone",
 )
 """Of causes, the most urgent first."""

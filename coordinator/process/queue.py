@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import islice
-from operator import itemgetter
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 from broker.port import Message
@@ -73,7 +73,9 @@ class EventQueue:
         self._max_bytes = max_bytes
         self._clock = clock
         self._states: dict[str, tuple[float, Message]] = {}
-        self._messages: deque[tuple[float, Message]] = deque()
+        # Of several sources each is in order, all together need not be: a heap by when they arrived, and then came.
+        self._messages: list[tuple[float, int, Message]] = []
+        self._came = count()
         self._bytes = 0
         self._states_bytes = 0
         self._calls: deque[Callable[[], None]] = deque()
@@ -109,7 +111,7 @@ class EventQueue:
             self._states[message.topic] = (arrived, message)
             self._states_bytes = total
         elif self._await_room(size):
-            self._messages.append((arrived, message))
+            heappush(self._messages, (arrived, next(self._came), message))
             self._bytes += size
         else:
             self.dropped += 1
@@ -171,8 +173,6 @@ class EventQueue:
         self._gather(min(most, awaited or most))
         with self._ready:
             batch = Batch(calls=list(self._calls), connected=self._connected)
-            if self._held:
-                self._messages = deque(sorted(self._messages, key=itemgetter(0)))
             # Nothing carries the time past an answer that came before it: states go first, and others are under way.
             latest = min([*self._held.values(), *self._coming], default=float("inf"))
             oldest = min(latest, self._messages[0][0] if self._messages else latest)
@@ -184,7 +184,7 @@ class EventQueue:
             self._calls.clear()
             self._connected = False
             while self._messages and len(batch.messages) < most:
-                arrived, message = self._messages.popleft()
+                arrived, _, message = heappop(self._messages)
                 self._bytes -= _size(message)
                 batch.messages.append(message)
                 batch.arrived.append(min(arrived, latest))
@@ -205,9 +205,7 @@ class EventQueue:
     def oldest(self) -> float | None:
         """Return when the oldest message that still waits, or may be under way, arrived; None when none does."""
         with self._ready:
-            # Of several sources each is in order, all together need not be.
-            first = self._messages if self._held else islice(self._messages, 1)
-            waiting = [arrived for arrived, _ in first]
+            waiting = [self._messages[0][0]] if self._messages else []
             return min([*waiting, *self._coming, *self._held.values()], default=None)
 
     def depth(self) -> tuple[int, int]:
