@@ -129,8 +129,7 @@ class Bench:
 
     def empty(self) -> Dataset:
         """Return a vehicle without rows."""
-        first = next(iter(self.fleet.values()))
-        return Dataset(first.features, first.target, first.X[:0], first.y[:0])
+        return next(iter(self.fleet.values())).at(slice(0))
 
     def outcome(self, parameters: Any) -> Outcome:
         """Return what the fleet's run came to; it is run once for all checks."""

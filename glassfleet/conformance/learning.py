@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from glassfleet.conformance.bench import Bench, ConformanceError, answer, digest_of, fault_text, require
 from glassfleet.conformance.model import checked_predictions
 from glassfleet.contract.scheme import promises_central
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import pool
 from glassfleet.model.baseline import recorded
 from glassfleet.simulation import central_of
 from schemas import codec
@@ -81,11 +81,7 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
     for number, vehicles in enumerate(spreads):
         part = rng.integers(0, vehicles, everything.rows)
         shuffled = rng.permutation(everything.rows)
-        fleet = {
-            f"v{v}": Dataset(everything.features, everything.target, everything.X[rows], everything.y[rows])
-            for v in range(vehicles)
-            for rows in [shuffled[part == v]]
-        }
+        fleet = {f"v{v}": everything.at(shuffled[part == v]) for v in range(vehicles)}
         fleet["v9"] = bench.empty()
         backwards = number == len(spreads) - 1
         outcome = bench.run(exact, fleet, reverse=backwards).outcome

@@ -63,6 +63,11 @@ class Dataset:
         """Number of rows."""
         return int(self.X.shape[0])
 
+    def at(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Dataset:
+        """Return some of the rows: a slice, their places, or a mask."""
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, X=self.X[rows], y=self.y[rows], memo={}, weights=weights)
+
     def select(self, features: Sequence[str]) -> Dataset:
         """Return the columns `features`, in that order; raises KeyError naming the first that is missing."""
         if tuple(features) == self.features:

@@ -56,7 +56,7 @@ def recent(data: Dataset, window: Window) -> Dataset:
             )
     if kept.size == data.rows:
         return data
-    return Dataset(data.features, data.target, data.X[kept], data.y[kept], categories=data.categories, key=data.key)
+    return data.at(kept)
 
 
 def _column(data: Dataset, window: Window) -> str:

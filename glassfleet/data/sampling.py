@@ -100,10 +100,7 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
     if drawn is None:
         # Equal rows have equal hashes: whichever of them is kept, the same values are.
         kept = np.sort(np.argsort(_hashes(data.select(columns)), kind="stable")[:most])
-        drawn = Dataset(
-            data.features, data.target, data.X[kept], data.y[kept], categories=data.categories, key=data.key
-        )
-        data.memo[key] = drawn
+        drawn = data.memo[key] = data.at(kept)
     return drawn
 
 

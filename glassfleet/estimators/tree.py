@@ -42,8 +42,8 @@ def weighed(data: Dataset, weights: NDArray[np.float64]) -> tuple[Dataset, Datas
     some = np.flatnonzero(counts)
     if not len(some):
         raise ValueError("sample_weight is zero for all rows")
-    data, often = replace(data, X=data.X[some], y=data.y[some], memo={}), np.repeat(np.arange(len(some)), counts[some])
-    return replace(data, weights=counts[some], parts=parts), replace(data, X=data.X[often], y=data.y[often], memo={})
+    data, often = data.at(some), np.repeat(np.arange(len(some)), counts[some])
+    return replace(data, weights=counts[some], parts=parts), data.at(often)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

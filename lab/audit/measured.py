@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,18 +172,13 @@ def shadows(options: LeakageOptions) -> dict[str, Shadowed]:
 
         def learn(mask: Any, each: Any = each) -> Model:
             parts = zip(fleet.items(), np.split(mask, ends), strict=True)
-            halves = {agent: _rows(data, np.flatnonzero(own)) for (agent, data), own in parts}
+            halves = {agent: data.at(np.flatnonzero(own)) for (agent, data), own in parts}
             model: Model = federated(scheme, each, domain, halves).model
             return model
 
         private = bool(getattr(each, "support", 0))
         found[protection_of(scheme, each, 0, private=private)] = shadowed(learn, every, int(options.shadows or 0))
     return found
-
-
-def _rows(data: Dataset, places: Any) -> Dataset:
-    """Return some rows of a vehicle."""
-    return replace(data, X=data.X[places], y=data.y[places], memo={})
 
 
 def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:
@@ -224,8 +218,8 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     if cut < options.vehicles:
         raise DataError(f"{options.data}: {data.rows} rows are too few for {options.vehicles} vehicles")
 
-    parts = [_rows(data, places) for places in np.array_split(order[:cut], options.vehicles)]
-    held = [_rows(data, order[cut:]), *(_rows(data, order[:0]) for _ in parts[1:])]
+    parts = [data.at(places) for places in np.array_split(order[:cut], options.vehicles)]
+    held = [data.at(order[cut:]), *(data.at(order[:0]) for _ in parts[1:])]
     return {f"v{number:03d}": Source(*each) for number, each in enumerate(zip(parts, held, strict=True))}
 
 

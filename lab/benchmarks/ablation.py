@@ -52,13 +52,9 @@ def _cuts(name: str) -> Iterator[Cut]:
         places = [(np.setdiff1d(np.arange(rows.rows), block), block) for block in blocks]
     else:
         every = read_rows(data_folder() / f"{name}.csv.gz", None, SCHEME)
-        rows = _chosen(every, next(iter(kfold(every.rows, 5)))[0])
+        rows = every.at(next(iter(kfold(every.rows, 5)))[0])
         places = list(kfold(rows.rows, 3))
-    yield from ((_chosen(rows, learned), _chosen(rows, scored)) for learned, scored in places)
-
-
-def _chosen(rows: Dataset, places: Any) -> Dataset:
-    return Dataset(rows.features, rows.target, rows.X[places], rows.y[places])
+    yield from ((rows.at(learned), rows.at(scored)) for learned, scored in places)
 
 
 def _error(cuts: list[Cut], module: Any, constant: str, value: Any, settings: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ def rows_of(name: str) -> Dataset:
     if data.rows > MOST_ROWS:
         kept = np.sort(np.random.RandomState(0).permutation(data.rows)[:MOST_ROWS])
     kept = kept[np.isin(data.y[kept], labels[count >= LEAST_OF_A_CLASS])]
-    return Dataset(data.features, data.target, data.X[kept], data.y[kept], categories=data.categories)
+    return data.at(kept)
 
 
 def domain_of(data: Dataset) -> Domain:
@@ -96,15 +96,9 @@ def compared(name: str) -> tuple[dict[str, Scores], Array]:
     sizes = []
     scheme: Any = catalogue.load("tree")
     for train, test in StratifiedKFold(5, shuffle=True, random_state=19).split(data.X, data.y):
-        own, other = (
-            Dataset(data.features, data.target, data.X[part], data.y[part], categories=data.categories)
-            for part in (train, test)
-        )
+        own, other = data.at(train), data.at(test)
         domain, client = domain_of(own), np.random.default_rng(0).integers(0, 5, len(train))
-        fleet = {
-            f"client-{i}": Dataset(own.features, own.target, own.X[client == i], own.y[client == i], {}, own.categories)
-            for i in range(5)
-        }
+        fleet = {f"client-{i}": own.at(client == i) for i in range(5)}
         outcome = federated(scheme, scheme.Parameters(min_rows=1), domain, fleet)
         size = outcome.model.complexity()
         sizes.append((size["leaves"], size["parameters"], outcome.rounds, outcome.bytes_up / 5e6))

@@ -46,9 +46,8 @@ def _rows(name: str) -> tuple[Dataset, Dataset]:
         train, test, _ = fleet(data_folder(), "real")
         return pool(list(train.values())), pool(list(test.values()))
     data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("frt"))
-    folds = next(kfold(data.rows, 5))
-    learned, held_out = (Dataset(data.features, data.target, data.X[some], data.y[some]) for some in folds)
-    return learned, held_out
+    learned, held_out = next(kfold(data.rows, 5))
+    return data.at(learned), data.at(held_out)
 
 
 def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
@@ -60,9 +59,7 @@ def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
             features=train.features, target=train.target, input_quantiles=input_quantiles_of(scheme)
         )
         owner = np.arange(train.rows) % VEHICLES
-        parts = [
-            Dataset(train.features, train.target, train.X[owner == i], train.y[owner == i]) for i in range(VEHICLES)
-        ]
+        parts = [train.at(owner == i) for i in range(VEHICLES)]
         domain = discover(private_parameters(DISCOVERY, wanted, least), parts)
         parameters, sizes = private_parameters(scheme, scheme.Parameters(), least), list[int]()
 

@@ -89,12 +89,7 @@ def run_split(
     """
     domain = minmax_domain(dataset)
     rows = common_test_split(dataset.y, split)
-    train = {
-        f"agent-{index:03d}": Dataset(
-            dataset.features, dataset.target, dataset.X[part], dataset.y[part], categories=dataset.categories
-        )
-        for index, (part, _) in enumerate(rows)
-    }
+    train = {f"agent-{index:03d}": dataset.at(part) for index, (part, _) in enumerate(rows)}
     X, y = dataset.X[rows[0][1]], dataset.y[rows[0][1]]
     run_seed = SPLIT_SEED * 1000 + split
     present = drawn(max(1, round(participation * AGENTS)), run_seed) if participation < 1 else None
