@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.compute.worker import LOOK, WorkerError, WorkItem
+from edge_agent.worker import LOOK, WorkerError, WorkItem
 from edge_agent.messages import Publisher
 from edge_agent.session.accounts import Allowance, Disclosures, OverBudgetError, numbers_in
 from edge_agent.session.answers import Answerer

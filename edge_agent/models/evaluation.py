@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.compute import worker
-from edge_agent.compute.worker import Budget, WorkerError, WorkItem
+from edge_agent import worker
+from edge_agent.worker import Budget, WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.port import Transport
-from edge_agent.compute.worker import LOOK
+from edge_agent.worker import LOOK
 from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, ScoreTeller, in_words
 from edge_agent.models.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing

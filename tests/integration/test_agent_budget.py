@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from broker.servers.launch import launch
-from edge_agent.compute import worker
-from edge_agent.compute.worker import Budget, WorkItem
+from edge_agent import worker
+from edge_agent.worker import Budget, WorkItem
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots

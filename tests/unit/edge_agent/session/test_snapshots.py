@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.compute.worker import Budget
+from edge_agent.worker import Budget
 from edge_agent.models.summed import answered
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.answers import Answerer
