@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from edge_agent.imports import numbers, times
+from edge_agent.imports import numbers
+from edge_agent.imports.clocks import orders_of
 from edge_agent.imports.dialect import is_value
 from edge_agent.imports.marks import is_mark, personal, words, words_of
 from edge_agent.imports.numbers import NumberMarks
@@ -101,7 +102,7 @@ def judge(given: Cells, separator: str) -> ColumnVerdict:
         return _words(given, column, among, filled)
     if valued and len(written) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
         return _numbers(given, column, written, separator)
-    orders = times.judge(valued)
+    orders = orders_of(valued)
     if orders and not given.is_time:
         return ColumnVerdict(
             replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date"

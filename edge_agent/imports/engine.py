@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports import times
+from edge_agent.imports.clocks import seconds_sql
 from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
 from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
-from edge_agent.imports.plan import ColumnPlan, Plan
+from edge_agent.imports.plan import CLOCK, ColumnPlan, Plan
 from edge_agent.recordings.units import SAME
 from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
@@ -265,8 +265,8 @@ def time_sql(cells: CellTable, plan: Plan) -> str:
         value = value_sql(cell, ColumnPlan(cut=clock.cut, decimal=clock.decimal), plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
-    of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""
-    return f"{times.sql(cell, clock.form)}{of_day}"
+    of_day = f" + {seconds_sql(cells.columns[clock.of_day], CLOCK)}" if clock.of_day else ""
+    return f"{seconds_sql(cell, clock.form)}{of_day}"
 
 
 def judge_rejects(engine: ImportDatabase, cells: CellTable, text: Text, dialect: Dialect) -> None:

@@ -15,12 +15,17 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from edge_agent.imports.times import ORDERS
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
 from schemas.text import first_fault
 
 UNDECIDED: Final = "?"
+CLOCK: Final = "clock"
+"""A time of day without a date."""
+
+ORDERS: Final = (CLOCK, "ymd", "dmy", "mdy", "month", "compact", "date ymd", "date dmy", "date mdy", "date month")
+"""How points in time are written: the order of year, month and day, behind ``date`` where there is no time of day;
+``month``: its name, as in 08-Nov-2026; ``compact``: 20261108 131143."""
 PLAN_KEY: Final = "glassfleet"
 """Under which a Parquet file has the plan that it was made by."""
 UNITS_KEY: Final = "glassfleet_units"
@@ -107,7 +112,7 @@ class ClockPlan(_Table):
     of_day : str
         Column of the time of day, where `source` has the date alone.
     form : str
-        ``number``, or one of `edge_agent.imports.times.ORDERS`; ``?``: somebody has to decide.
+        ``number``, or one of `ORDERS`; ``?``: somebody has to decide.
     scale : float
         Of a number: how many seconds 1 is.
     cut : str

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     CellTable,
@@ -27,9 +26,8 @@ from edge_agent.imports.engine import (
 )
 from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
-from edge_agent.imports.plan import Plan, Time
-from edge_agent.imports.report import Holds, Report
-from edge_agent.imports.times import CLOCK
+from edge_agent.imports.plan import CLOCK, Plan, Time
+from edge_agent.imports.report import Holds, Report, fit_values
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing

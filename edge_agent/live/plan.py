@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.imports import numbers, times
+from edge_agent.imports import clocks, numbers
 from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
+from edge_agent.imports.plan import CLOCK, ClockPlan, ColumnPlan, Csv, Plan, read_plan
 from edge_agent.live.port import LiveSample, SampleRequest, seconds_of
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
@@ -41,7 +41,7 @@ class LivePlan:
     of_day : str
         The field with the time of day, where `clock` has the date alone.
     form : str
-        How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
+        How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.plan.ORDERS`.
     scale : float
         How many seconds 1 is there.
     clock_cells : ColumnPlan
@@ -94,7 +94,7 @@ class LivePlan:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
         stated = plan.clock or ClockPlan(source="time")
-        if stated.form == times.CLOCK:
+        if stated.form == CLOCK:
             what = f"--plan {name}: its clock tells no date (form = {stated.form!r}), and samples need one"
             raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
         columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
@@ -201,8 +201,8 @@ class LivePlan:
         at = values[self.clock]
         if self.form != "number":
             try:
-                of_day = times.seconds(str(values[self.of_day]), times.CLOCK) if self.of_day else 0.0
-                return times.seconds(str(at), self.form) + of_day
+                of_day = clocks.seconds(str(values[self.of_day]), CLOCK) if self.of_day else 0.0
+                return clocks.seconds(str(at), self.form) + of_day
             except (KeyError, ValueError) as fault:
                 words = f"{str(at)[:40]!r} is no time as the plan says (form = {self.form!r}, under [clock])"
                 raise ValueError(words) from fault

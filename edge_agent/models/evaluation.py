@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent import worker
-from edge_agent.worker import Budget, WorkerError, WorkItem
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
+from edge_agent.worker import Budget, WorkerError, WorkItem
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import Cost
 from glassfleet.contract.messages import Done, Next, Task

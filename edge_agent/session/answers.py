@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from edge_agent import worker
-from edge_agent.worker import Budget, WorkItem
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
+from edge_agent.worker import Budget, WorkItem
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.rows import drawn_for

@@ -10,10 +10,10 @@ import pytest
 
 from broker.servers.launch import launch
 from edge_agent import worker
-from edge_agent.worker import Budget, WorkItem
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.worker import Budget, WorkItem
 from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.contract.abilities import Abilities, Cost
