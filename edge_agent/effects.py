@@ -32,7 +32,7 @@ from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
 from edge_agent.worker import LOOK, WorkerError, WorkItem
-from glassfleet.data.recent import recent
+from glassfleet.data.sampling import recent
 from glassfleet.errors import PrivacyError, TaskError
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Receipt

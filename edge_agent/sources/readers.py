@@ -1,4 +1,4 @@
-"""The kinds of sources that there are, and how a file is taken. A new kind is a module with a `Reader`, in `READERS`."""
+"""The kinds of sources, and how a file is taken. A new kind is a module with a `Reader`, and a place in `READERS`."""
 
 from __future__ import annotations
 

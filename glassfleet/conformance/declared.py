@@ -12,8 +12,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 
 from glassfleet.conformance.bench import Bench, must_refuse, require
-from glassfleet.contract.abilities import Abilities
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Participation, Purpose
 
 
 def check_declarations(bench: Bench) -> None:

@@ -23,9 +23,8 @@ from glassfleet.schemes.frbc.messages import (
     Kind,
     rules_of,
 )
-from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
+from glassfleet.schemes.frbc.model import FuzzyRuleClassifier, always, weigh
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, FrbcParameters
-from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from schemas.codec import Value
 from schemas.errors import RunFailedError

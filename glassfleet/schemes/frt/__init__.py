@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Task
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.numerics.simplify import moments
 from glassfleet.schemes.frt.client import ROW_BLOCK, answer

@@ -13,8 +13,7 @@ from pydantic import Field
 from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine, outputs_at
-from glassfleet.fuzzy.matching import MatchedRules
+from glassfleet.fuzzy.matching import WEIGHTS, MatchedRules, WeighedLine, outputs_at
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.model.tables import RuleTables, SetTree, lines
 from glassfleet.numerics.statistics import blocks
