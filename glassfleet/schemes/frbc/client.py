@@ -209,7 +209,5 @@ def _count_fired(question: FrbcQuestion, fired: NDArray[np.int64]) -> NDArray[np
     at, classes = question.rules.antecedent_of, question.rules.classes.astype(np.intp)
     others = fired.copy()
     others[at, classes] = 0
-    counts: NDArray[np.int64] = np.minimum(
-        np.append(fired[at, classes], others.sum(axis=1)), question.parameters.support
-    )
-    return np.minimum(both, question.parameters.support)
+    counts: NDArray[np.int64] = np.append(fired[at, classes], others.sum(axis=1))
+    return np.minimum(counts, question.parameters.support)
