@@ -16,8 +16,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.model.baseline import filled, typical_row
 from glassfleet.model.forecasts import rule_forecasts
-from glassfleet.numerics.linear import ridge_objective
-from glassfleet.numerics.simplify import RIDGE, consequents, moments, variance
+from glassfleet.numerics.linear import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
@@ -65,7 +64,7 @@ def step(question: FrtQuestion, memory: Memory, contributions: Sequence[Contribu
     return _finish(question, memory, rows, sums)
 
 
-def fuzzy_variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
+def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
     """Fuzzy variance from sums (Eq. 8, 14, 23, 24): WSS / WS - (WLS / WS)^2; zero where there is no strength."""
     some = ws > 0
     weight = np.where(some, ws, 1).astype(np.float64)
@@ -79,8 +78,8 @@ def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64
     A feature all of whose sets are empty (Check & nullify can empty them) would explain everything, as the children
     have no variance: it is none.
     """
-    total = fuzzy_variance(node["ws"], node["wls"], node["wss"])[:, None]
-    within = fuzzy_variance(cell["ws"], cell["wls"], cell["wss"])
+    total = variance(node["ws"], node["wls"], node["wss"])[:, None]
+    within = variance(cell["ws"], cell["wls"], cell["wss"])
     ws = cell["ws"].astype(np.float64)
     whole = ws[..., 0]
     for j in range(1, ws.shape[-1]):
@@ -152,18 +151,9 @@ def _grow(question: FrtQuestion, memory: Memory, rows: int, sums: Sums, supporte
 
 
 def _fit(question: FrtQuestion, memory: Memory, rows: int, sums: Sums) -> Next:
-    """Fit each leaf's polynomial by weighted least squares; ask how good the rules are.
-
-    With `prune` the smaller tree's leaves are asked about first.
-    """
-    if question.parameters.prune and "pruned" not in memory:
-        tree = pruned(question, sums)
-        if tree.size < question.tree.size:
-            leaves = np.flatnonzero(tree.split < 0)
-            asked = FrtQuestion("leaves", question.parameters, question.domain, tree, leaves)
-            return ask(asked, {**memory, "pruned": True})
+    """Fit each leaf's polynomial by weighted least squares; ask how good the rules are."""
     k, f, bits = question.gram_columns, question.n_features, question.parameters.gram_bits
-    solved, matrix = consequents(sums, k, bits, question.parameters.max_slopes), moments(sums, k, bits)
+    solved, matrix = consequents(sums, k, bits), moments(sums, k, bits)
     coefficients = np.zeros((len(question.nodes), f + 1))
     coefficients[:, f + 2 - k :] = solved
     # Eq. 22's mean strength. A leaf that no row of those who answered reaches (an elastic run) keeps 0: no rule.
@@ -222,60 +212,3 @@ def _nodes(question: FrtQuestion, open_nodes: set[int]) -> Iterator[OutlineNode]
             variable = question.domain.features[tree.feature[node]]
             name, term = variable.name, linguistic_terms(tree.n_sets, variable)[tree.fuzzy_set[node]]
         yield OutlineNode(depth, name, term, node in open_nodes)
-
-
-# --- A smaller tree from the leaves' sums. An option; the published tree is not pruned --------------------------------
-#
-# The memberships of a split's sets add up to one, so the Gram sums of a node's children add up to its own (as far as
-# its children were kept). What a node would lose by being a leaf is known without asking anybody.
-
-
-Array = NDArray[np.float64]
-
-
-def pruned(question: FrtQuestion, sums: Sums) -> FrtTree:
-    """Return the tree without the splits that are not worth their parameters.
-
-    Minimal cost-complexity pruning (Breiman et al., 1984, section 3.3) of a model tree: the cost of a leaf is its
-    squared error and ``prune`` times the noise's variance for each of its parameters. The variance is that of all
-    leaves' residuals.
-    """
-    parameters, tree = question.parameters, question.tree
-    matrix, k = moments(sums, question.gram_columns, parameters.gram_bits), question.gram_columns
-    slopes = k - 2 if parameters.max_slopes is None else min(k - 2, parameters.max_slopes)
-    error = ridge_objective(matrix, RIDGE)
-    price = parameters.prune * variance(matrix, error) * (slopes + 1)
-
-    known: dict[int, Array] = {int(node): matrix[:, :, line] for line, node in enumerate(question.nodes)}
-    cost = {int(node): float(error[line]) + price for line, node in enumerate(question.nodes)}
-    collapsed = np.zeros(tree.size, dtype=bool)
-    for node in range(tree.size - 1, -1, -1):  # children come after their parent
-        children = [int(child) for child in tree.child[node] if child >= 0]
-        if not children:
-            continue
-        below, own = 0.0, np.zeros((k, k))
-        for child in children:
-            below, own = below + cost[child], own + known[child]
-        alone = float(ridge_objective(own[:, :, None], RIDGE)[0]) + price
-        collapsed[node] = alone <= below
-        known[node], cost[node] = own, min(alone, below)
-    return _without(tree, collapsed)
-
-
-def _without(tree: FrtTree, collapsed: NDArray[np.bool_]) -> FrtTree:
-    """Return `tree` without all that is below the collapsed nodes."""
-    kept: list[int] = []
-    place = np.full(tree.size, -1, dtype=np.int32)
-    for node in range(tree.size):
-        above = int(tree.parent[node])
-        if above >= 0 and (place[above] < 0 or collapsed[above]):
-            continue
-        place[node] = len(kept)
-        kept.append(node)
-    parent = tree.parent[kept]
-    return FrtTree(
-        tree.n_sets,
-        np.where(parent >= 0, place[np.maximum(parent, 0)], -1).astype(np.int32),
-        tree.feature[kept],
-        tree.fuzzy_set[kept],
-    )

@@ -95,8 +95,6 @@ class TskSystem(MatchedRules[TskRuleBase]):
         rules, length = self.base.antecedents.shape
         sets = (rules if self._otherwise is None else rules - 1) * length
         coefficients = rules * (length + 1)
-        if self.parameters.max_slopes is not None:  # those that are zero are not told
-            coefficients = rules + int(np.count_nonzero(self.base.coefficients[:, :-1]))
         return {"rules": rules, "rule_length": length, "parameters": sets + coefficients}
 
     def tables(self) -> RuleTables:

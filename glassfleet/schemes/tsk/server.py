@@ -16,7 +16,7 @@ from glassfleet.fuzzy import linguistic_terms
 from glassfleet.fuzzy.matching import WEIGHTS
 from glassfleet.model.baseline import filled, typical_row
 from glassfleet.model.forecasts import rule_forecasts
-from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
+from glassfleet.numerics.linear import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import (
     common_of,
@@ -197,10 +197,7 @@ def _supported(question: TskQuestion, memory: Memory, contributions: Sequence[Co
 
 
 def _fit(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums) -> Next:
-    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out.
-
-    With `prune` the sums of the rules that are worth keeping are asked for first.
-    """
+    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out."""
     assert question.antecedents is not None
     known = sums["count"] > 0
     if not known.any():
@@ -209,14 +206,7 @@ def _fit(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums
     sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
     k, bits = question.gram_columns, question.parameters.gram_bits
     matrix = moments(sums, k, bits)
-    if question.parameters.prune and not memory.get("pruned"):
-        otherwise = has_otherwise(antecedents, question.parameters.n_sets)
-        price = question.parameters.prune
-        kept = rules_worth_keeping(matrix, sums["count"], antecedents, price, last=otherwise)
-        if not kept.all():  # OTHERWISE is asked for anew: it has what the others leave
-            kept[-1] &= not otherwise
-            return _ask_sums(question, antecedents[kept], {**memory, "pruned": True})
-    coefficients = consequents(sums, k, bits, question.parameters.max_slopes)
+    coefficients = consequents(sums, k, bits)
     asked = replace(question, kind="weights", antecedents=antecedents, coefficients=coefficients, columns=None)
     sums_of_inputs = filled(matrix[0, :-1], columns)
     # The matrix begins with 1, a polynomial's intercept comes last.
