@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from edge_agent.imports.clocks import seconds_sql
 from edge_agent.imports.dialect import Dialect, wrong_widths
-from edge_agent.imports.marks import NO_WORDS, is_mark
+from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import CLOCK, ColumnPlan, Plan
 from edge_agent.recordings.units import SAME
@@ -209,10 +209,7 @@ def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> CellTable:
 def value_sql(cell: str, column: ColumnPlan, plan: Plan, *, has_low_lines: bool = True) -> str:
     """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
     raw = f"trim({cell}, ' \t\u00a0\u202f')"
-    missing = [
-        mark for mark in plan.csv.missing if column.take != "text" or mark not in NO_WORDS or mark in column.missing
-    ]
-    gone = f"lower({raw}) IN {_list(sorted({*missing, *map(str.lower, column.missing), 'nan'}))}"
+    gone = f"lower({raw}) IN {_list(sorted(plan.missing_of(column)))}"
     match column.take:
         case "text":
             return f"CASE WHEN {gone} OR {raw} = '' THEN NULL ELSE {raw} END"
@@ -228,9 +225,7 @@ def value_sql(cell: str, column: ColumnPlan, plan: Plan, *, has_low_lines: bool 
 
 
 def _number_sql(cell: str, raw: str, gone: str, column: ColumnPlan, plan: Plan, has_low_lines: bool) -> str:  # noqa: PLR0917
-    decimal = column.decimal or plan.csv.decimal
-    thousands = plan.csv.thousands if column.thousands is None else column.thousands
-    thousands = "" if thousands == decimal else thousands
+    decimal, thousands = plan.marks_of(column)
     marked = f"CASE WHEN {gone} THEN NULL ELSE " if column.missing else ""
     end = " END" if marked else ""
     if decimal == "." and not thousands and not column.cut:
@@ -262,7 +257,7 @@ def time_sql(cells: CellTable, plan: Plan) -> str:
     assert clock is not None
     cell = cells.columns[clock.source]
     if clock.form == "number":
-        value = value_sql(cell, ColumnPlan(cut=clock.cut, decimal=clock.decimal), plan)
+        value = value_sql(cell, clock.cells, plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
     of_day = f" + {seconds_sql(cells.columns[clock.of_day], CLOCK)}" if clock.of_day else ""
@@ -343,7 +338,7 @@ def unfit(
             "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
             cells.where,
         )
-        marks = {mark.lower() for mark in (*plan.csv.missing, *column.missing, "nan")}
+        marks = plan.missing_of(column)
         counts: Counter[str] = Counter()
         odd = {}
         for raw, count in rows:
@@ -390,9 +385,7 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
         column.take, "no value"
     )
-    decimal = column.decimal or plan.csv.decimal
-    thousands = plan.csv.thousands if column.thousands is None else column.thousands
-    by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
+    by = ' (the plan says decimal = "{}", thousands = "{}")'.format(*plan.marks_of(column))
     what = f"column {each.column!r}: {cell[:60]!r} ({lines}) is {kind}{by if column.take == 'number' else ''}"
     if total > 1:
         what += f"; {total} such cells"
