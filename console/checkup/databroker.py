@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from console.checkup.finding import Finding, fine, warning, wrong
 from edge_agent.forecast.publish import BRANCH, overlay, types_of_signals, updates_of
-from edge_agent.live.adapters.kuksa import client_of, words
+from edge_agent.live.databroker import client_of, words
 from edge_agent.live.port import ServerAccess
 
 if TYPE_CHECKING:

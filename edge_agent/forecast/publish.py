@@ -18,7 +18,7 @@ from broker.port import Handlers, Link
 from broker.signed import signed
 from broker.tls import tls_of
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.live.adapters import kuksa
+from edge_agent.live import databroker
 from edge_agent.live.adapters.mqtt import link_of
 from edge_agent.live.port import ServerAccess
 from schemas.envelope import Envelope
@@ -93,7 +93,7 @@ def into_vehicle(config: ForecastConfig, access: ServerAccess, stack: ExitStack)
     if not config.publish:
         return lambda _record: None
     scheme = config.publish.partition("://")[0]
-    if scheme in kuksa.SCHEMES:
+    if scheme in databroker.SCHEMES:
         return _to_databroker(config.publish, access, stack)
     if scheme in {"mqtt", "mqtts"}:
         return _to_topic(config.publish, access, stack)
@@ -115,7 +115,7 @@ def _to_topic(url: str, access: ServerAccess, stack: ExitStack) -> Take:
 
 
 def _to_databroker(url: str, access: ServerAccess, stack: ExitStack) -> Take:
-    kuksa.client_of(url, access)  # whose faults are told now
+    databroker.client_of(url, access)  # whose faults are told now
     waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(1)
     thread = threading.Thread(target=_feed, args=(url, access, waiting), name="publish", daemon=True)
     thread.start()
@@ -148,7 +148,7 @@ def _feed(url: str, access: ServerAccess, waiting: queue.Queue[Mapping[str, Any]
     failed = 0
     record = waiting.get()
     while record is not None:
-        with kuksa.client_of(url, access) as client:
+        with databroker.client_of(url, access) as client:
             while record is not None:
                 try:
                     client.set(updates_of(signals_of(record), record["time"]), try_v2=True, timeout=PATIENCE)
@@ -156,7 +156,7 @@ def _feed(url: str, access: ServerAccess, waiting: queue.Queue[Mapping[str, Any]
                 except VSSClientError as fault:
                     if failed % _AGAIN == 0:
                         structlog.get_logger("glassfleet.forecast").warning(
-                            "not-published", reason=kuksa.words(fault, url), overlay=str(overlay()), kind="signals"
+                            "not-published", reason=databroker.words(fault, url), overlay=str(overlay()), kind="signals"
                         )
                     failed += 1
                 record = waiting.get()

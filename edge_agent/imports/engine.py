@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -86,6 +86,32 @@ class ImportDatabase:
         found = self._run(lambda: self.db.execute(sql).fetchnumpy(), where)
         return {name: _filled(column) for name, column in found.items()}
 
+    def copy(self, select: str, path: Path, metadata: str, *, columns: int = 0, where: str = "") -> None:
+        """Write the rows of a query as Parquet; of so many `columns`, in groups that fit into the engine's memory."""
+        size = f"ROW_GROUP_SIZE {max(VECTOR, GROUP // columns // VECTOR * VECTOR)}, " if columns else ""
+        self.rows(f"COPY ({select}) TO {text_sql(str(path))} (FORMAT parquet, {size}{metadata})", where)
+
+    def write(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        path: Path,
+        metadata: str,
+        select: Callable[[str], str] = "SELECT {} FROM arrays".format,
+    ) -> None:
+        """Write arrays as Parquet: float64, where NaN is no value, or object of str and None.
+
+        `select` puts the columns, of a table ``arrays``, into a query.
+        """
+        self.db.register("arrays", {f"c{index}": column for index, column in enumerate(columns.values())})
+        listed = ", ".join(
+            f"arrays.c{index}::VARCHAR AS {name_sql(name)}"
+            if column.dtype == object
+            else f"CASE WHEN isfinite(arrays.c{index}::DOUBLE) THEN arrays.c{index}::DOUBLE END AS {name_sql(name)}"
+            for index, (name, column) in enumerate(columns.items())
+        )
+        self.copy(select(listed), path, metadata)
+        self.db.unregister("arrays")
+
     def _run(self, work: Callable[[], Any], where: str) -> Any:
         """Do work in a thread, so that progress is told and Ctrl-C ends it."""
         result: list[Any] = []
@@ -132,12 +158,6 @@ def _filled(column: NDArray[Any]) -> NDArray[Any]:
         mask = np.ma.getmaskarray(column)
         return np.array([None if gone else value for gone, value in zip(mask, data, strict=True)], dtype=object)
     return np.asarray(np.ma.filled(column.astype(np.float64), np.nan))
-
-
-def parquet_sql(columns: int, metadata: str = "") -> str:
-    """Return how COPY writes a table of Parquet: in groups of rows that fit into the engine's memory."""
-    rows = max(VECTOR, GROUP // max(1, columns) // VECTOR * VECTOR)
-    return f"(FORMAT parquet, ROW_GROUP_SIZE {rows}{metadata and f', {metadata}'})"
 
 
 def text_sql(value: str) -> str:

@@ -21,7 +21,6 @@ from edge_agent.imports.engine import (
     cells_of,
     judge_rejects,
     name_sql,
-    parquet_sql,
     text_sql,
     time_sql,
 )
@@ -236,11 +235,8 @@ def _dense(reading: Reading, place: Path) -> RowFile:
     reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
     reading.engine.forget_rejects()
-    reading.engine.rows(
-        f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"{parquet_sql(len(columns), reading.report.metadata())}",
-        cells.where,
-    )
+    select = f"SELECT {listed} FROM {cells.sql} WHERE true {cells.without}"
+    reading.engine.copy(select, part, reading.report.metadata(), columns=len(columns), where=cells.where)
     cells.left_out = Counter()
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
     nulls = _nulls(reading.engine, part)

@@ -210,28 +210,22 @@ def fit_values(
 
 def fit_part(engine: ImportDatabase, part: Path, report: Report, catalogue: Catalogue | None, where: str) -> None:
     """Rewrite the columns of a part that a catalogue knows."""
-    columns = report.plan.columns
-    named = [name for name, column in columns.items() if column.vss and column.take != "nothing"]
-    for name, column in columns.items():
+    named = [name for name, column in report.plan.taken.items() if column.vss]
+    for name, column in report.plan.columns.items():
         report.units.setdefault(name, column.unit)
     if not named:
         return
-    source = f"read_parquet({text_sql(str(part))})"
-    arrays = {}
-    for index, name in enumerate(named):
+    source, fitted_columns = f"read_parquet({text_sql(str(part))})", {}
+    for name in named:
         values = engine.arrays(f"SELECT {name_sql(name)} AS v FROM {source}")["v"]
-        arrays[f"c{index}"] = fit_values(name, values, report, catalogue, where)
-    engine.db.register("fitted", arrays)
-    new = ", ".join(
-        f"fitted.c{index}::VARCHAR AS {name_sql(name)}"
-        if arrays[f"c{index}"].dtype == object
-        else f"CASE WHEN isfinite(fitted.c{index}::DOUBLE) THEN fitted.c{index}::DOUBLE END AS {name_sql(name)}"
-        for index, name in enumerate(named)
-    )
+        fitted_columns[name] = fit_values(name, values, report, catalogue, where)
     copy = part.with_suffix(".fitted")
-    rows = f"SELECT part.* REPLACE ({new}) FROM {source} AS part POSITIONAL JOIN fitted"
-    engine.rows(f"COPY ({rows}) TO {text_sql(str(copy))} (FORMAT parquet, {report.metadata()})")
-    engine.db.unregister("fitted")
+    engine.write(
+        fitted_columns,
+        copy,
+        report.metadata(),
+        lambda listed: f"SELECT part.* REPLACE ({listed}) FROM {source} AS part POSITIONAL JOIN arrays",
+    )
     copy.replace(part)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from edge_agent.live.adapters import adapter_of
-from edge_agent.live.adapters.lines import unreadable
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, SampleRequest
+from edge_agent.live.stream import unreadable
 from glassfleet.data.alignment import Aligner, Row
 from glassfleet.data.clock import Cut
 from glassfleet.data.timeplan import TimePlan

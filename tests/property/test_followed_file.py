@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.live.adapters.lines import Followed
+from edge_agent.live.stream import Followed
 
 LONGEST = 60
 OPERATIONS = (

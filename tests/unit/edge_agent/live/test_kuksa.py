@@ -17,6 +17,7 @@ import yaml
 
 from edge_agent.forecast import publish
 from edge_agent.forecast.config import ForecastConfig
+from edge_agent.live import databroker
 from edge_agent.live.adapters import kuksa
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, SampleRequest, ServerAccess
@@ -176,12 +177,12 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
         ("Rule", 0),
         ("IsAlert", False),
     ]
-    with kuksa.client_of(config.publish, access) as client:  # as another application reads it
+    with databroker.client_of(config.publish, access) as client:  # as another application reads it
         (updates,) = islice(client.v2_subscribe([f"{publish.BRANCH}.Value"]), 1)
     assert updates[0].entry.value.value == 0.25
     (tmp_path / "token").write_text("wrong")
     with (
-        kuksa.client_of(config.publish, access) as client,
+        databroker.client_of(config.publish, access) as client,
         pytest.raises(grpc_client.VSSClientError, match="token is needed"),
     ):
         next(client.v2_subscribe([SPEED]))
