@@ -85,9 +85,7 @@ KINDS = HOUSES.model_copy(update={"target": None, "label": "kind", "classes": ("
         (KINDS, "numbers", 8, 1 << 20, "the classes have more"),
     ],
 )
-def test_server_refuses_sums_that_no_rows_can_have(
-    domain: Domain, name: str, place: Any, by: int, reason: str
-) -> None:
+def test_server_refuses_sums_that_no_rows_can_have(domain: Domain, name: str, place: Any, by: int, reason: str) -> None:
     begin = SCHEME.server.start(SCHEME.Parameters(min_rows=1), domain, 0)
     y: Any = np.array(["hut", "villa"] if domain.classes else [150.0, 180.0])
     data = Dataset(("area", "city"), domain.target_name, np.array([[50.0, 1.0], [60.0, 4.0]]), y)
