@@ -35,7 +35,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "python3 -m venv /opt/glassfleet-0.2.0": SYSTEMD,
         "systemctl start glassfleet-enrol@vehicle-07": SYSTEMD,
         "/opt/glassfleet/bin/pip install 'glassfleet-0.1.0-py3-none-any.whl[coordinator,operator,postgres]'": SYSTEMD,
-        "createuser --pwprompt glassfleet": "asks for a password",
+        "createuser --pwprompt glassfleet": "asks for a password; tests/acceptance/test_postgresql.py does it",
         "glassfleet coordinator --standby --journal postgresql://glassfleet@127.0.0.1/glassfleet --broker "
         "mqtts://broker.example.org:8883": "needs two machines; tests/acceptance/test_standby.py does it on one",
         "kubectl create namespace glassfleet": CLUSTER,
