@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from edge_agent.live.adapters import adapter_of
@@ -33,8 +33,6 @@ class LiveRows:
         What the source tells of its signals' units, see `edge_agent.live.port.SampleRequest`.
     drive : int
         Number of the first drive.
-    wall : callable
-        Seconds since the epoch, for samples that do not tell their time.
 
     Attributes
     ----------
@@ -52,13 +50,11 @@ class LiveRows:
         *,
         units: Mapping[str, str] | None = None,
         drive: int = 1,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self._plan = plan or LivePlan()
         self._units = {} if units is None else units
         self._time = self._plan.time
         self._aligner = None if self._time is None else Aligner(self._time)
-        self._wall = wall
         self._told_drive: object = None
         self._first_drive = self.drive = drive
         self.now = 0.0
@@ -82,7 +78,7 @@ class LiveRows:
         sample = self._plan.taken(sample, self._units)
         if sample.time is None and sample.is_stored:
             raise ValueError("its source had it stored, and it does not tell its time")
-        self.now = self._wall() if sample.time is None else sample.time
+        self.now = time.time() if sample.time is None else sample.time
         plan = self._time
         if plan is None or self._aligner is None:
             if not sample.is_whole:
