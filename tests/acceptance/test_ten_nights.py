@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lab.chaos.fleet import Fleet
-from lab.chaos.rows import write_data
+from lab.chaos.fleet import Fleet, write_data
 from lab.chaos.schedule import COORDINATOR, STANDBY
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -26,7 +26,7 @@ from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.newton import _solved
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from glassfleet.simulation import Outcome, central, federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import class_domain, model, trips
 
