@@ -187,7 +187,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    credentials = credentials_of(config.identity)
+    credentials = credentials_of(config)
     refusals = Refusals()
 
     def count(name: str, by: int = 1) -> None:

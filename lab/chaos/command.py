@@ -116,8 +116,6 @@ def chaos(options: ChaosOptions) -> int:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
         )
-    if secure and workers:
-        raise UsageError("--secure and --workers cannot go together: each worker would need a certificate of its own")
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:

@@ -78,7 +78,8 @@ class Fleet:
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
-        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files)) if secure else None
+        count = WORKERS if workers else 1
+        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files), count) if secure else None
         self.broker: ChildBroker = (
             launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
         )
@@ -87,6 +88,7 @@ class Fleet:
         self._api_ports = {name: free_port() for name in self.coordinators}
         shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json"}
         shared |= {"GLASSFLEET_KEEPALIVE": "3", "GLASSFLEET_CONNECT_TIMEOUT": "2", "GLASSFLEET_BROKER_WAIT": "0"}
+        shared |= {"GLASSFLEET_COORDINATOR_INTAKE_WORKERS": str(count)}
         shared |= {"GLASSFLEET_AGENT_RESEND_FIRST": "0.4", "GLASSFLEET_AGENT_RESEND_LONGEST": "2"}
         for index, name in enumerate((*self.coordinators, *files), 1 - len(self.coordinators)):
             url = replace(address, port=self.proxy.open(name)).url
@@ -103,8 +105,6 @@ class Fleet:
             faults = work / f"{name}.faults.json"
             self.mischief[name] = MischiefFile(faults)
             own = {"GLASSFLEET_BROKER": url, "GLASSFLEET_MAX_MESSAGE_BYTES": limit, VARIABLE: str(faults)}
-            if workers:
-                own["GLASSFLEET_INTAKE_WORKERS"] = str(WORKERS)
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
             self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))

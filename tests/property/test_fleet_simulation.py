@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from coordinator.specification.run import RoundPolicy, RunSpec
-from edge_agent.sources import Source
-from glassfleet.data.dataset import Dataset, pool
-from lab.protocols.paper import pooled_domain
+from glassfleet.data.dataset import pool
 from schemas import limits
-from tests.support.agent_bench import rows
+from tests.support.agent_bench import domain_of, rows
 from tests.support.memory_broker import Faults
-from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
+from tests.support.schedules import assert_promises, central_digest, schedule_fault, train_only
 from tests.support.simulation import Simulation
 
 SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "12"))
@@ -34,13 +32,8 @@ def small_messages(monkeypatch):
     monkeypatch.setattr(limits, "MIN_MESSAGE_BYTES", 1024)
 
 
-def train_only(data: Dataset) -> Source:
-    return Source(data, empty_like(data))
-
-
 SOURCES = {f"v{index}": train_only(rows(index, 30 + index)) for index in range(5)}
-POOLED = pool([source.train for source in SOURCES.values()])
-DOMAIN = pooled_domain(POOLED.features, "y", POOLED.X, POOLED.y)
+DOMAIN = domain_of(pool([source.train for source in SOURCES.values()]))
 
 
 def spec(**changes: Any) -> Any:

@@ -16,7 +16,7 @@ from glassfleet.data.recent import FEWEST, recent
 from schemas.errors import DataError, UsageError
 from schemas.window import DAY, Window
 from tests.support.agent_bench import rows
-from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
+from tests.support.schedules import assert_promises, central_digest, schedule_fault, train_only
 from tests.support.simulation import Simulation
 
 pytestmark = pytest.mark.usefixtures("quiet_logs")
@@ -30,7 +30,7 @@ def timed(seed: int, count: int, days: float, ago: float = 0.0) -> Source:
     data = rows(seed, count)
     times = NOW - (ago + np.linspace(days, 0, count)) * DAY
     data = Dataset((*data.features, "time"), "y", np.column_stack([data.X, times]), data.y)
-    return Source(data, empty_like(data))
+    return train_only(data)
 
 
 SOURCES = {

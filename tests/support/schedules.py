@@ -112,9 +112,9 @@ def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
     return document_digest(outcome.model.to_document())
 
 
-def empty_like(data: Dataset) -> Dataset:
-    """Return a dataset of the same columns without rows."""
-    return Dataset(data.features, data.target, data.X[:0], data.y[:0])
+def train_only(data: Dataset) -> Source:
+    """Return a vehicle that learns from these rows and has none to test with."""
+    return Source(data, Dataset(data.features, data.target, data.X[:0], data.y[:0]))
 
 
 def quiet() -> None:

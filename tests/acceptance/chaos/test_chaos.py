@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,9 +172,14 @@ def test_stand_by_takes_the_place_of_each_coordinator_that_is_killed_or_crashes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faults", [8, pytest.param(60, marks=pytest.mark.timeout(900))])
-def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_killed(faults: int) -> None:
-    done = chaos("--workers", "--faults", str(faults), "--seed", "3", "--vehicles", "5", "--json", timeout=800)
+@pytest.mark.parametrize(
+    ("faults", "more"),
+    [(8, ()), pytest.param(60, (), marks=pytest.mark.timeout(900)), (12, ["--secure"]), (12, ["--private"])],
+)
+def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_killed(
+    faults: int, more: Sequence[str]
+) -> None:
+    done = chaos("--workers", *more, "--faults", str(faults), "--seed", "3", "--json", timeout=800)
     assert done.returncode == 0, done.stderr[-6000:]
     report = json.loads(done.stdout)
     assert (report["ok"], report["replay"].endswith("--workers")) == (True, True)

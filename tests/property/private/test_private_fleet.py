@@ -18,9 +18,7 @@ from coordinator.messages import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateAnswers
-from edge_agent.sources import Source
 from glassfleet.contract.messages import Contribution, Task
-from glassfleet.data.dataset import Dataset
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.words import runs_left
@@ -30,7 +28,8 @@ from schemas.messages import ContributionBody, Request
 from tests.support.authorities import TestCa
 from tests.support.memory_broker import Faults, MemoryHub, MemoryTransport
 from tests.support.privacy.private_bench import scheme_of
-from tests.support.schedules import central_digest, empty_like
+from tests.support.sample_models import curve
+from tests.support.schedules import central_digest, train_only
 from tests.support.simulation import COORDINATOR, FLEET, URL, Simulation
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))
@@ -40,14 +39,7 @@ pytestmark = pytest.mark.usefixtures("quiet_logs")
 SLOW = pytest.mark.slow
 
 
-def source(index: int) -> Source:
-    rng = np.random.default_rng(index)
-    X = rng.random((40 + index, 2))
-    data = Dataset(("x1", "x2"), "y", X, np.clip(X[:, 0] ** 2 + 0.3 * X[:, 1], 0, 1.3))
-    return Source(data, empty_like(data))
-
-
-SOURCES = {name: source(index) for index, name in enumerate(NAMES)}
+SOURCES = {name: train_only(curve(40 + index, index)) for index, name in enumerate(NAMES)}
 
 
 def spec(run: str = "r1", **changes: Any) -> RunSpec:

@@ -15,16 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
-from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState
-from tests.support.agent_bench import rows
+from tests.support.agent_bench import domain_of, rows
 from tests.support.coordinator_bench import Fleet
 from tests.support.memory_broker import Faults
-from tests.support.schedules import empty_like
+from tests.support.schedules import train_only
 from tests.support.simulation import Simulation
 
 ROOT = Path(__file__).parents[4]
@@ -238,8 +236,7 @@ OF_COORDINATOR = {"run-started", "run-resumed", "round-opened", "round-closed", 
 
 
 def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
-    pooled = pool(list(data.values()))
-    domain = pooled_domain(pooled.features, "y", pooled.X, pooled.y)
+    domain = domain_of(pool(list(data.values())))
     return RunSpec(
         run="r1",
         scheme="frt",
@@ -252,7 +249,7 @@ def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
 
 def fleet(folder: Path, **more: Any) -> tuple[Simulation, dict[str, Dataset]]:
     data = {name: rows(number, 40) for number, name in enumerate(NAMES)}
-    sources = {name: Source(each, empty_like(each)) for name, each in data.items()}
+    sources = {name: train_only(each) for name, each in data.items()}
     there = Simulation(sources, folder, **more)
     there.begin(2.0)
     return there, data
