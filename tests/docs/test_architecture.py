@@ -178,7 +178,6 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     result = places(text.partition("## One contribution")[2].partition("\n## ")[0])
     with calls_of(set(result)) as calls:
         record = learn(tmp_path, 1).record("m")
-        assert record is not None
         summary(catalogue.load("tree").from_document(record.document))
     position, at = -1, list[int]()
     for step in result:

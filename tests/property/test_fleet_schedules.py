@@ -91,7 +91,6 @@ def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str
     seen[document["outcome"]] += 1
     if document["outcome"] == "finished" and is_cohort:
         record = sim.record("model")
-        assert record is not None
         seen["equal"] += 1
         seen["replayed"] += document["restarts"] > 0
         seen["smaller"] += len(record.cohort) < len(NAMES)

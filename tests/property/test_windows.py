@@ -43,10 +43,9 @@ SOURCES = {
 def learned(state_dir: Any, window: dict[str, Any], faults: random.Random | None = None) -> Any:
     sim = Simulation(SOURCES, state_dir)
     sim.begin(1)
-    assert sim.coordinator is not None
     policy = RoundPolicy(min_agents=2, deadline=5, gather_agents=2)
     spec = {"run": "r1", "scheme": "frt", "parameters": EXACT, "policy": policy, "window": window}
-    sim.coordinator.timeline.wall = lambda: NOW
+    sim.cloud.timeline.wall = lambda: NOW
     sim.start_run(RunSpec.from_document(RunSpec(**spec).to_document()))
     if faults is not None:
         for _ in range(6):

@@ -25,6 +25,7 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.engine.events import from_value
+from coordinator.engine.state import Round
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.abilities import Abilities
@@ -255,6 +256,12 @@ class Play:
     @property
     def task(self) -> Task:
         return self.state.levels[-1].task
+
+    @property
+    def open(self) -> Round:
+        """The open round; there must be one."""
+        assert self.state.open is not None
+        return self.state.open
 
     def answer(self, *agents: str, task: Task | None = None, **how: Any) -> list[Receipt]:
         """Answer for `agents`; returns their receipts."""

@@ -9,18 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from broker.identity import load_identity
-from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from edge_agent.enrol import EnrolmentError, enrol, renew
-from schemas.topics import Topics
-from tests.support.agent_bench import rows
-from tests.support.authorities import HOSTS, FleetCa, number_in, serial_of
-from tests.support.cloud import CoordinatorProcess
+from tests.support.authorities import HOSTS, FleetCa, serial_of
 from tests.support.coordinator_http import enrolling
-from tests.support.processes import ROOT, Processes, eventually
+from tests.support.processes import ROOT
 
 DIES = """
 import os, sys
@@ -72,49 +66,3 @@ def test_renewals_at_once_leave_a_certificate_that_is_good(tmp_path: Path) -> No
             for made in [threads.submit(renew, folder, url) for _ in range(6)]:
                 made.result()
         renew(folder, url)
-
-
-@pytest.mark.slow
-@pytest.mark.needs("mosquitto")
-def test_fleet_hears_of_a_revocation_though_a_vehicle_renewed_as_often_as_it_could(
-    processes: Processes, tmp_path: Path
-) -> None:
-    ca = FleetCa(tmp_path / "fleet")
-    cloud = ca.identity("coordinator", "cloud", hosts=HOSTS)
-    for _ in range(150):  # a list that a message of 4 KiB does not hold
-        ca.identity("agent", "gone")
-    ca.authority.revoke("gone", "stolen")
-    good = ca.identity("agent", "good")
-    with enrolling(ca.authority, cloud) as url:
-        enrol(tmp_path / "evil", ca.authority.token("evil"), url)
-        refusals = []
-        for _ in range(30):
-            try:
-                renew(tmp_path / "evil", url)
-            except EnrolmentError as fault:
-                refusals.append(str(fault))
-        assert len(refusals) == 23
-        assert "evil has 8 certificates that have not expired" in refusals[0]
-        assert "renew it from" in refusals[0]
-    acl = certificate_acl(Topics("fleet"), coordinators=["cloud"])
-    broker = MosquittoProcess(tmp_path / "state", identity=ca.identity("broker", "broker"), acl=acl)
-    broker.start()
-    small = {"GLASSFLEET_MAX_MESSAGE_BYTES": "4096"}
-    (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)
-    coordinator = CoordinatorProcess(
-        broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0", environment=small
-    )
-    try:
-        data, table = processes.folder / "rows.csv", rows()
-        header = ",".join([*table.features, table.target])
-        np.savetxt(data, np.column_stack([table.X, table.y]), delimiter=",", header=header, comments="")
-        words = ("agent", "--id", "good", "--broker", broker.url, "--identity", str(good), "--data", str(data))
-        processes.start(*words, "--target", table.target, environment=small)
-        eventually(lambda: number_in(load_identity(good).crl) == number_in(ca.authority.crl_pem), "the list came")
-        ca.authority.revoke("evil", "stolen")
-        (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)
-        eventually(lambda: number_in(load_identity(good).crl) == number_in(ca.authority.crl_pem), "the next came, too")
-    finally:
-        coordinator.end()
-        processes.end()
-        broker.stop()

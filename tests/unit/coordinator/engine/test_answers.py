@@ -68,8 +68,7 @@ def test_engine_finds_the_domain_first_when_none_is_given() -> None:
     assert play.state.domain_contributors == ("a", "b", "c")
     assert play.phase == "recruiting"
     assert play.requests[-1].phase == "statistics"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b"), "c is silent: the round does not wait for it"
+    assert play.open.asked == ("a", "b"), "c is silent: the round does not wait for it"
     assert play.outcomes("c") == ["accepted"], "but it counts when it answers"
     play.finish("a", "b", "c")
     assert play.state.cohort == ("a", "b", "c")
@@ -85,8 +84,7 @@ def test_engine_chooses_the_columns_that_most_agents_offer() -> None:
     play.up("d", Offer(frozenset({"toy"}), ("x", "y"), "t"))
     assert play.state.features == ("x", "y")
     assert play.state.target == "t"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("b", "c", "d")
+    assert play.open.asked == ("b", "c", "d")
 
 
 def test_engine_counts_whoever_answers_when_elastic() -> None:
@@ -229,8 +227,7 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
 
 
 def waited_for(play: Play) -> list[str]:
-    assert play.state.open is not None
-    return list(play.state.open.asked)
+    return list(play.open.asked)
 
 
 def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
@@ -261,8 +258,7 @@ def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str
     for agent, of_x in (("a", "numbers in km/h"), ("b", "numbers"), ("c", "numbers in km/h"), ("d", kind)):
         play.up(agent, Offer(frozenset({"toy"}), ("x",), "y", (of_x, "numbers")))
     assert play.phase == "domain"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b", "c")
+    assert play.open.asked == ("a", "b", "c")
     assert why_not(unable(play.state)) == f"; not counted: has {kind} in 'x', where most have numbers in km/h (d)"
     parameters = TOY_ENGINE.server_parameters(play.state)
     assert parameters.units == {"x": "km/h"}
@@ -275,5 +271,4 @@ def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str
 def test_agents_that_tell_no_kinds_hold_numbers() -> None:
     play = Play(toy_spec(policy={"min_agents": 2, "gather_agents": 3}), agents=("a", "b"))
     play.up("c", Offer(frozenset({"toy"}), ("x",), "y", ("words", "numbers")))
-    assert play.state.open is not None
-    assert (play.state.open.asked, play.state.kinds) == (("a", "b"), {})
+    assert (play.open.asked, play.state.kinds) == (("a", "b"), {})

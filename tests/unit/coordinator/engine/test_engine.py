@@ -49,8 +49,7 @@ def test_engine_waits_for_agents_before_the_first_round() -> None:
     assert play.phase == "gathering", "neither another scheme nor other columns count"
     play.up("b")
     assert play.phase == "recruiting"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b")
+    assert play.open.asked == ("a", "b")
 
 
 def test_engine_fails_by_name_when_too_few_agents_come() -> None:
@@ -123,7 +122,7 @@ def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
 def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
     agents = tuple(f"agent-{number}" for number in range(20))
     plays = [Play(toy_spec(policy={"sample": 0.25}, seed=seed), agents=agents) for seed in (1, 1, 2)]
-    asked = [play.state.open.asked for play in plays if play.state.open]
+    asked = [play.open.asked for play in plays if play.state.open]
     assert len(asked[0]) == 5
     assert asked[0] == asked[1] != asked[2]
     outsider = next(agent for agent in agents if agent not in asked[0])

@@ -100,11 +100,10 @@ def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> No
     for sampled in (1, 2, 250):
         play = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents)
         body = play.requests[0].request
-        assert play.state.open is not None
-        assert len(play.state.open.asked) == sampled
+        assert len(play.open.asked) == sampled
         assert body.asked is None
         assert body.sample is not None
-        assert tuple(filter(body.sample.asks, agents)) == play.state.open.asked
+        assert tuple(filter(body.sample.asks, agents)) == play.open.asked
 
 
 def test_private_request_tells_a_group_once_who_is_in_it() -> None:
