@@ -81,7 +81,7 @@ class Connection:
         self._greeting: Greeting | None = None
         self._socket: socket.socket | None = None
         self._selector: selectors.BaseSelector | None = None
-        self._packets = packets.PacketReader()
+        self._packets = packets.Reader()
         self._unsent = bytearray()
         self._number = 0
         self._fault: OSError | None = None

@@ -140,7 +140,7 @@ def unsubscribe(number: int, pattern: str, *, is_five: bool) -> bytes:
     return packet(UNSUBSCRIBE, struct.pack("!H", number), b"\0" * is_five, text(pattern))
 
 
-class PacketReader:
+class Reader:
     """Packets out of the bytes that arrive, in whatever pieces they do."""
 
     def __init__(self) -> None:

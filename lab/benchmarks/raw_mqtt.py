@@ -28,7 +28,7 @@ class Peer:
         if identity is not None:
             self.socket = client_context(tls_of(identity)).wrap_socket(self.socket, server_hostname=address.host)
         self.socket.setblocking(False)
-        self.packets = packets.PacketReader()
+        self.packets = packets.Reader()
         self.unsent = bytearray()
         self.subscribing = 0
         login = None if identity is not None else (address.username or "", address.password or "")

@@ -23,7 +23,7 @@ def test_messages_are_read_as_they_were_written_in_whatever_pieces_they_arrive(m
         for number, each in enumerate(messages, start=1)
     ]
     data = b"".join(written)
-    reader, read = packets.PacketReader(), []
+    reader, read = packets.Reader(), []
     for start, end in pairwise(sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})):
         read += [packets.read_message(head, body, is_five=is_five) for head, body in reader.feed(data[start:end])]
     assert read == [(each, number.to_bytes(2, "big")) for number, each in enumerate(messages, start=1)]
@@ -71,13 +71,13 @@ def test_complaints_are_told_in_the_standards_words():
 @pytest.mark.parametrize("data", [b"\x20\xff\xff\xff\xff\x01", b"\x20\x01\x00"])
 def test_what_is_no_mqtt_is_said_to_be_none(data):
     with pytest.raises(packets.MalformedError):
-        _ = [packets.read_greeting(body) for _, body in packets.PacketReader().feed(data)]
+        _ = [packets.read_greeting(body) for _, body in packets.Reader().feed(data)]
 
 
 @given(st.binary(max_size=60), st.booleans())
 def test_no_bytes_lead_to_another_fault(data, is_five):
     try:
-        for head, body in packets.PacketReader().feed(data):
+        for head, body in packets.Reader().feed(data):
             packets.read_message(head, body, is_five=is_five)
             packets.read_receipt(body)
             packets.read_grants(body, is_five=is_five)
