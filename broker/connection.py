@@ -1,7 +1,9 @@
 """One MQTT connection, from CONNECT to its end, driven by one thread through an epoll selector.
 
-What must outlive a connection (subscriptions, unacknowledged messages) is kept by ``MqttTransport``. Many packets leave
-and arrive with one call of the operating system.
+paho's own ``loop_start`` waits with select(), which fails silently beyond about 339 clients in a process, and its queue
+of unacknowledged messages dies with a change of protocol version. So paho is used as a protocol library only: each
+connection is a new ``Client``, every call to it comes from the thread that calls `Connection.step`, and what must
+outlive a connection (subscriptions, unacknowledged messages) is kept by ``PahoTransport``.
 """
 
 from __future__ import annotations
@@ -12,23 +14,24 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, cast
 
-from broker import packets
-from broker.packets import Greeting, MalformedError
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from broker.buffered import BufferedClient, BufferedSocket
 from broker.port import CLOSE_WAIT, MAX_INFLIGHT, VERDICT_TRIES, Link, Message
-from broker.tls import PROBABLY_PLAIN, ask_why, client_context, tls_words
+from broker.tls import PROBABLY_PLAIN, ask_why, client_context, fault_of, tls_words
 from broker.url import BrokerAddress
 from schemas.errors import UsageError
 
 HEADER_ROOM = 512
 """Bytes of a PUBLISH packet that are not payload: fixed header, topic (at most about 300 bytes here), properties."""
 
-READ_BYTES = 1 << 16
-"""What is read at once."""
-
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a socket that does not block raises when it has nothing to give, or takes nothing."""
+PROTOCOLS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
 
 Fault = Literal["unreachable", "tls", "silent", "version", "credentials", "refused", "cancelled"]
 """Why no connection came about: nobody listens; TLS failed; no CONNACK; CONNACK with a refusal; told to stop."""
@@ -77,16 +80,34 @@ class Connection:
         self._on_message = on_message
         self._on_acknowledged = on_acknowledged
         self._on_refused = on_refused
-        self._is_five = protocol == "5"
-        self._greeting: Greeting | None = None
-        self._socket: socket.socket | None = None
+        self._answer: ReasonCode | None = None
         self._selector: selectors.BaseSelector | None = None
-        self._packets = packets.PacketReader()
-        self._unsent = bytearray()
-        self._number = 0
-        self._fault: OSError | None = None
-        self._keepalive = link.keepalive
-        self._sent_at = self._heard_at = self._asked_at = 0.0
+        self._client = self._make_client()
+
+    def _make_client(self) -> BufferedClient:
+        link, five = self._link, self.protocol == "5"
+        client = BufferedClient(
+            CallbackAPIVersion.VERSION2,
+            client_id=link.client_id,
+            # MQTT 5 has clean_start at connect instead.
+            clean_session=None if five else link.session_expiry == 0,
+            protocol=PROTOCOLS[self.protocol],
+            # Otherwise paho itself reconnects with MQTT 3.1 when 3.1.1 is refused.
+            reconnect_on_failure=False,
+        )
+        client.connect_timeout = link.connect_timeout
+        client.max_inflight_messages = MAX_INFLIGHT
+        if self._address.username is not None:
+            client.username_pw_set(self._address.username, self._address.password)
+        if link.will is not None:
+            will = link.will if link.seal is None else link.seal(link.will)
+            client.will_set(will.topic, will.payload, qos=1, retain=will.retained)
+        client.on_connect = self._connected
+        client.on_disconnect = self._disconnected
+        client.on_message = self._arrived
+        client.on_publish = self._published
+        client.on_subscribe = self._subscribed
+        return client
 
     def open(self, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Connect and wait for the broker's answer.
@@ -97,62 +118,48 @@ class Connection:
             No connection came about within ``connect_timeout`` (once for TCP and TLS, once for the answer).
         """
         place = self._address.place
-        self._socket = self._dial()
+        sock = self._dial(place)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._socket, selectors.EVENT_READ)
-        self._sent_at = self._heard_at = time.monotonic()
-        self._send(self._hello())
+        self._selector.register(sock, selectors.EVENT_READ)
         deadline = time.monotonic() + self._link.connect_timeout
-        while self._greeting is None and self.lost is None and time.monotonic() < deadline:
+        while self._answer is None and self.lost is None and time.monotonic() < deadline:
             if cancelled():
                 self.close()
                 raise ConnectError("cancelled", "told to stop")
             self.step(min(0.1, max(0.0, deadline - time.monotonic())))
-        if self._greeting is None:
+        if self._answer is None and self._address.tls:
             self.drop()
-            if self._address.tls:
-                self._raise_verdict(self._fault if isinstance(self._fault, ssl.SSLError) else None)
+            self._raise_verdict(fault_of(sock.socket))
+        if self._answer is None:
             why = "did not answer" if self.lost is None else "closed the connection"
+            self.drop()
             text = f"{place} {why} when asked for MQTT {self.protocol}"
             raise ConnectError("silent", text if self._address.tls else f"{text} (a TLS port needs mqtts://)")
-        if self._greeting.reason:
+        if self._answer.is_failure:
             self.drop()
-            raise ConnectError(*self._refusal(self._greeting.reason, place))
+            raise ConnectError(*self._refusal(self._answer, place))
 
-    def _dial(self) -> socket.socket:
-        """Open TCP, and TLS."""
+    def _dial(self, place: str) -> BufferedSocket:
+        """Open TCP (and TLS) and send CONNECT."""
         host, port = self._address.host, self._address.port
         try:
-            # Read anew for each connection: a renewed certificate counts from the next one on.
-            context = client_context(self._link.tls) if self._address.tls else None
-            sock = socket.create_connection((host, port), self._link.connect_timeout)
-            try:
-                # Without it each small answer waits up to 40 ms for the peer's delayed acknowledgement.
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if context is not None:
-                    sock = context.wrap_socket(sock, server_hostname=host)
-            except BaseException:
-                sock.close()
-                raise
+            if self._address.tls:
+                # Read anew for each connection: a renewed certificate counts from the next one on.
+                self._client.tls_set_context(client_context(self._link.tls))
+            self._client.connect(host, port, keepalive=self._link.keepalive, **self._start_options())
         except UsageError as fault:
             raise ConnectError("tls", str(fault)) from fault
         except OSError as fault:
             raise self._no_way(fault) from fault
-        sock.setblocking(False)
+        sock = self._socket()
+        if sock is None:
+            if self._address.tls:
+                self._raise_verdict(None)
+            raise ConnectError("silent", f"{place} closed the connection at once (a TLS port needs mqtts://)")
+        with contextlib.suppress(OSError):
+            # Without it each small answer waits up to 40 ms for the peer's delayed acknowledgement.
+            sock.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
-
-    def _hello(self) -> bytes:
-        link, address = self._link, self._address
-        will = link.will if link.will is None or link.seal is None else link.seal(link.will)
-        return packets.connect(
-            link.client_id,
-            protocol=self.protocol,
-            keepalive=link.keepalive,
-            clean=link.session_expiry == 0,
-            session_expiry=link.session_expiry,
-            will=will,
-            login=None if address.username is None else (address.username, address.password or ""),
-        )
 
     def _raise_verdict(self, verdict: ssl.SSLError | None) -> None:
         """Raise what the broker has against our certificate, if it has; asked again when `verdict` is None."""
@@ -191,9 +198,19 @@ class Connection:
     def _not_tls(self, what: str) -> ConnectError:
         return ConnectError("tls", f"TLS with {self._address.place}: {what}: {PROBABLY_PLAIN}")
 
+    def _socket(self) -> BufferedSocket | None:
+        return cast("BufferedSocket | None", self._client.socket())
+
+    def _start_options(self) -> dict[str, Any]:
+        if self.protocol != "5":
+            return {}
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = self._link.session_expiry
+        return {"clean_start": self._link.session_expiry == 0, "properties": properties}
+
     @staticmethod
-    def _refusal(reason: int, place: str) -> tuple[Fault, str]:
-        name = packets.name_of(reason)
+    def _refusal(answer: ReasonCode, place: str) -> tuple[Fault, str]:
+        name = answer.getName()
         if name == "Unsupported protocol version":
             return "version", f"{place} refuses this version of MQTT"
         if name in ("Bad user name or password", "Not authorized", "Bad authentication method", "Banned"):
@@ -205,145 +222,106 @@ class Connection:
 
         After it, ``lost`` is None while the connection stands, and says why when it ended.
         """
-        if self._socket is None or self._selector is None:
+        sock = self._socket()
+        if sock is None or self._selector is None:
             self.lost = self.lost or "connection closed"
             return
-        self._flush()
-        if self.lost is not None:
-            return
-        self._selector.modify(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0))
-        if wake is not None and wake not in self._selector.get_map():
-            self._selector.register(wake, selectors.EVENT_READ)
-        ready = {key.fileobj: mask for key, mask in self._selector.select(timeout)}
-        if wake in ready:
-            wake.recv(4096)
-        if ready.get(self._socket, 0) & selectors.EVENT_READ:
-            self._read()
-        self._keep_alive()
+        self._flush(sock)
+        if self.lost is None:
+            self._selector.modify(sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if sock.has_unsent else 0))
+            if wake is not None and wake not in self._selector.get_map():
+                self._selector.register(wake, selectors.EVENT_READ)
+            ready = {key.fileobj: mask for key, mask in self._selector.select(0 if sock.has_unread else timeout)}
+            if wake in ready:
+                wake.recv(4096)
+            if ready.get(sock, 0) & selectors.EVENT_READ or sock.has_unread:
+                self._read(sock)
+        if self._socket() is not None:
+            self._check(self._client.loop_misc())
+        if self._socket() is None:
+            self.lost = self.lost or "connection closed"
 
-    def _read(self) -> None:
-        """Take what has arrived."""
-        assert self._socket is not None
-        is_more = True
+    def _read(self, sock: BufferedSocket) -> None:
+        """Take what has arrived; paho takes a packet at a time."""
+        self._check(self._client.loop_read())
+        while sock.has_unread and self._socket() is not None:
+            self._check(self._client.loop_read())
+
+    def _flush(self, sock: BufferedSocket) -> None:
         try:
-            while is_more and self.lost is None:
-                data = self._socket.recv(READ_BYTES)
-                # What TLS has decrypted is seen by no selector.
-                is_more = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-                self._heard_at = time.monotonic()
-                if not data:
-                    self.lost = "connection lost: the broker ended it"
-                for head, body in self._packets.feed(data):
-                    self._take(head, body)
-        except LATER:
-            pass
+            sock.flush()
         except OSError as fault:
-            self._break(fault)
-        except MalformedError as fault:
-            self.lost = self.lost or f"what the broker says is no MQTT: {fault}"
+            # What the broker said before it closed the connection can still be read.
+            self._read(sock)
+            self.lost = self.lost or f"connection lost: {fault.strerror or fault}"
 
-    def _take(self, head: int, body: bytes) -> None:
-        kind = head & 0xF0
-        if self._greeting is None and kind != packets.CONNACK:
-            raise MalformedError("it begins without CONNACK")
-        match kind:
-            case packets.PUBLISH:
-                message, own_number = packets.read_message(head, body, is_five=self._is_five)
-                self._on_message(message)
-                if own_number:
-                    self._send(packets.packet(packets.PUBACK, own_number))
-            case packets.PUBACK:
-                self._on_acknowledged(*packets.read_receipt(body))
-            case packets.SUBACK:
-                number, complaints = packets.read_grants(body, is_five=self._is_five)
-                for complaint in complaints:
-                    self._on_refused(number, complaint)
-            case packets.CONNACK:
-                self._greeted(packets.read_greeting(body))
-            case packets.PINGRESP:
-                self._asked_at = 0.0
-            case packets.DISCONNECT:
-                self.lost = f"the broker ended the connection: {packets.name_of(body[0]) if body else 'no reason'}"
-
-    def _greeted(self, greeting: Greeting) -> None:
-        self._greeting, told = greeting, greeting.properties
-        self.max_packet_bytes = told.get(packets.MAXIMUM_PACKET)
-        self.max_inflight = min(MAX_INFLIGHT, told.get(packets.RECEIVE_MAXIMUM, MAX_INFLIGHT))
-        self._keepalive = told.get(packets.KEEPALIVE, self._link.keepalive)
-
-    def _send(self, data: bytes) -> None:
-        """Keep `data` for the next `_flush`."""
-        self._unsent += data
-
-    def _flush(self) -> None:
-        """Send what was kept, as far as the socket takes it now."""
-        assert self._socket is not None
-        try:
-            while self._unsent:
-                del self._unsent[: self._socket.send(self._unsent)]
-                self._sent_at = time.monotonic()
-        except LATER:
-            pass
-        except OSError as fault:
-            self._read()  # what the broker said before it closed the connection can still be read
-            self._break(fault)
-
-    def _break(self, fault: OSError) -> None:
-        self._fault = self._fault or fault
-        self.lost = self.lost or f"connection lost: {fault.strerror or fault}"
-
-    def _keep_alive(self) -> None:
-        """Show a sign of life when it is time, and give the broker up that shows none."""
-        now = time.monotonic()
-        if not self._keepalive or self.lost is not None:
-            return
-        if self._asked_at:
-            if now - max(self._asked_at, self._heard_at) >= self._keepalive:
-                self.lost = "connection lost: the broker shows no sign of life"
-        elif now - min(self._sent_at, self._heard_at) >= self._keepalive:
-            self._asked_at = now
-            self._send(packets.packet(packets.PINGREQ))
-
-    def _next_number(self) -> int:
-        self._number = self._number % 65535 + 1
-        return self._number
+    def _check(self, code: MQTTErrorCode) -> None:
+        if code > MQTTErrorCode.MQTT_ERR_SUCCESS:
+            self.lost = self.lost or paho.error_string(code)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> int:
         """Send with QoS 1; the number that ``on_acknowledged`` will name."""
-        number = self._next_number()
-        self._send(packets.publish(topic, payload, number, retain=retain, is_five=self._is_five))
-        return number
+        return self._client.publish(topic, payload, qos=1, retain=retain).mid
 
     def subscribe(self, pattern: str) -> int:
         """Subscribe with QoS 1; returns a number that `on_refused` may name."""
-        number = self._next_number()
-        self._send(packets.subscribe(number, pattern, is_five=self._is_five))
-        return number
+        return self._client.subscribe(pattern, qos=1)[1] or 0  # None: the connection is lost
 
     def unsubscribe(self, pattern: str) -> None:
         """End a subscription."""
-        self._send(packets.unsubscribe(self._next_number(), pattern, is_five=self._is_five))
+        self._client.unsubscribe(pattern)
 
     def close(self) -> None:
         """Disconnect cleanly: the broker forgets the will."""
-        if self._socket is not None:
-            self._send(packets.packet(packets.DISCONNECT))
+        if self._socket() is not None and self.lost is None:
+            self._client.disconnect()
             deadline = time.monotonic() + CLOSE_WAIT
-            while self.lost is None and self._unsent and time.monotonic() < deadline:
+            while self._socket() is not None and time.monotonic() < deadline:
                 self.step(0.05)
         self.drop()
 
     def cut(self) -> None:
         """Break the network path, from any thread: both ends lose the connection, neither is told why (for tests)."""
-        if self._socket is not None:
+        sock = self._socket()
+        if sock is not None:
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # TLS's own would go on in the clear
+                sock.socket.shutdown(socket.SHUT_RDWR)
 
     def drop(self) -> None:
         """Close the socket without a word: to the broker it looks as if the process had died."""
+        sock = self._socket()
         if self._selector is not None:
             self._selector.close()
             self._selector = None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if sock is not None:
+            self._client.on_disconnect = None
+            with contextlib.suppress(OSError):
+                sock.socket.close()
+
+    def _connected(
+        self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self._answer = reason
+        if properties is not None and not reason.is_failure:
+            self.max_packet_bytes = getattr(properties, "MaximumPacketSize", None)
+            most = MAX_INFLIGHT
+            self.max_inflight = min(most, getattr(properties, "ReceiveMaximum", most))
+
+    def _disconnected(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _properties: Any) -> None:
+        who = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
+        self.lost = self.lost or f"{who}: {reason}"
+
+    def _arrived(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return  # not a topic of ours, whatever it says
+        self._on_message(Message(topic, bytes(message.payload), bool(message.retain)))
+
+    def _published(self, _client: Any, _data: Any, number: int, reason: ReasonCode, _properties: Any) -> None:
+        self._on_acknowledged(number, str(reason) if reason.is_failure else "")
+
+    def _subscribed(self, _client: Any, _data: Any, number: int, reasons: list[ReasonCode], _properties: Any) -> None:
+        for reason in reasons:
+            if reason.is_failure:
+                self._on_refused(number, str(reason))

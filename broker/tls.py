@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from schemas.errors import BrokerError, UsageError
 
@@ -83,6 +83,26 @@ def tls_of(identity: Path | str | None, ca_file: Path | str | None = None) -> Tl
     return Tls(str(ca_file or folder / CA), str(folder / CERT), str(folder / KEY))
 
 
+class _TellingSocket(ssl.SSLSocket):
+    """Remembers why TLS failed: the MQTT library above swallows it, and with TLS 1.3 a refusal comes on reading."""
+
+    fault: ssl.SSLError | None = None
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as fault:
+            self.fault = fault
+            raise
+
+
+def fault_of(sock: Any) -> ssl.SSLError | None:
+    """Return TLS's own fault of a socket that was made with `client_context`, if there was one."""
+    return sock.fault if isinstance(sock, _TellingSocket) else None
+
+
 def client_context(tls: Tls | None) -> ssl.SSLContext:
     """Make the context of one connection: TLS 1.2 at least, certificate and host name verified, always.
 
@@ -94,6 +114,7 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
     tls = tls or Tls()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslsocket_class = _TellingSocket
     # No certificate or host name goes unchecked: PROTOCOL_TLS_CLIENT sets both, and nothing here unsets them.
     what: str = ""
     try:

@@ -86,7 +86,7 @@ def awaited_broker(state_dir: Path, wait: float) -> str:
     BrokerError
         There was none within `wait` seconds.
     """
-    from broker.mqtt_transport import connect_once
+    from broker.paho_transport import connect_once
     from broker.port import Link
 
     deadline = time.monotonic() + (wait or math.inf)

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message, Transport
 from broker.signed import RefusalLog, signed
 from broker.tls import tls_of
@@ -213,7 +213,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
 def _transport(
     config: AgentConfig, will: Message | None, credentials: FolderCredentials | None, refused: RefusalLog
 ) -> Transport:
-    return signed(link_of(config, will), Topics(config.fleet), credentials, refused, MqttTransport)
+    return signed(link_of(config, will), Topics(config.fleet), credentials, refused, PahoTransport)
 
 
 def _tell_fault(config: AgentConfig, fault: DataError) -> None:

@@ -108,7 +108,7 @@ async def _serve(state_dir: Path, port: int) -> None:
             loop.add_signal_handler(number, ended.set)
     settings: dict[str, Any] = {
         "listeners": {"default": {"type": "tcp", "bind": f"{HOST}:{port}"}},
-        # Added to each client's keepalive: a client pings exactly when it ends, so without it the two would race.
+        # Added to each client's keepalive: paho pings exactly when it ends, so without it the two would race.
         "timeout_disconnect_delay": 15,
         "session_expiry_interval": 7 * 24 * 3600,
         "plugins": {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(_password_file(state_dir))}},

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from broker.mqtt_transport import wait_until_ready
+from broker.paho_transport import wait_until_ready
 from broker.port import Link
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError, StorageError, os_faults_as

@@ -160,7 +160,7 @@ def _databroker(url: str, options: DoctorOptions) -> Iterator[Finding]:
 
 def _none(state_dir: Path, *, is_needed: bool) -> Finding:
     """Say that no broker is named, and whether there is one that a service would take nevertheless."""
-    from broker.mqtt_transport import connect_once  # loaded when used, as all below
+    from broker.paho_transport import connect_once  # loaded when used, as all below
     from broker.port import Link
 
     if is_left_behind(state_dir):

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.identity import SOON, Identity, load_identity
-from broker.mqtt_transport import connect_once
+from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.tls import CA, CRL, client_context
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address

@@ -87,7 +87,7 @@ def size(number: float) -> str:
 # --- the machine: Python, packages, schemes, folders, room on the disk, and a vehicle's data --------------------------
 
 
-CORE = ("click", "cryptography", "msgpack", "numpy", "pydantic", "rfc8785", "scipy", "structlog")
+CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 
 LEAST_ROOM = 64 * 1024 * 1024
 """Bytes below which a journal or an outbox may fail at any moment."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.signed import writers
 from console.common import broker_security
@@ -121,13 +121,13 @@ class Listener:
         self._link = Link(url=url, client_id=f"gf-reader-{secrets.token_hex(6)}", session_expiry=0, **broker_security())
         self._patterns = patterns
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._transport: MqttTransport | None = None
+        self._transport: PahoTransport | None = None
         self.lost = ""
 
     def __enter__(self) -> Self:
         # A first look, so that a wrong URL is an error now and not a silent wait.
         connect_once(self._link)
-        self._transport = MqttTransport(self._link)
+        self._transport = PahoTransport(self._link)
         for pattern in self._patterns:
             self._transport.subscribe(pattern)
         self._transport.start(Handlers(self._messages.put, lambda: None, self._disconnected))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, signed
 from broker.tls import tls_of
@@ -73,7 +73,7 @@ def connects(
 
 
 def _transport(topics: Topics, credentials: FolderCredentials | None, refused: RefusalLog, link: Link) -> Transport:
-    return signed(link, topics, credentials, refused, MqttTransport)
+    return signed(link, topics, credentials, refused, PahoTransport)
 
 
 def _log_refused(topic: str, code: str, reason: str, since: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker.mqtt_transport import connect_once
+from broker.paho_transport import connect_once
 from broker.port import Handlers, Transport
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator

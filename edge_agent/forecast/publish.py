@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.signed import signed
 from broker.tls import tls_of
@@ -102,7 +102,7 @@ def into_vehicle(config: ForecastConfig, access: ServerAccess, stack: ExitStack)
 
 def _to_topic(url: str, access: ServerAccess, stack: ExitStack) -> Take:
     link, topic = link_of(url, access, "mqtt://127.0.0.1:1883/vehicle/forecast", who="signals")
-    transport = MqttTransport(link)
+    transport = PahoTransport(link)
     transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     stack.callback(transport.stop)
     stack.callback(transport.flush, 1.0)
@@ -196,7 +196,7 @@ def to_fleet(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast], N
         insecure_plaintext=config.insecure_plaintext,
     )
     # It subscribes to nothing but, perhaps, the revocation list: there is nothing else to refuse.
-    transport = signed(link, topics, credentials, lambda _message, _fault: None, MqttTransport)
+    transport = signed(link, topics, credentials, lambda _message, _fault: None, PahoTransport)
     topic = topics.forecast(speaker)
     transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     stack.callback(transport.stop)

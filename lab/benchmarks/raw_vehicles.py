@@ -21,16 +21,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from broker import packets
 from broker.identity import load_identity
-from broker.port import Message
 from broker.url import safe_address
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
 from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.evaluation.scores import SCORES
-from lab.benchmarks.raw_mqtt import KEEPALIVE, Peer
+from lab.benchmarks.raw_mqtt import KEEPALIVE, PINGREQ, Peer, packet, publish
 from schemas.envelope import Envelope
 from schemas.messages import OUTSIDE, AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
@@ -170,7 +168,7 @@ class Vehicles:
         agent, topics = name_of(vehicle.number), self.topics
         vehicle.lives += 1
         identity = self.identities / agent if self.signers else None
-        will = Message(topics.agent_state(agent), self.state(vehicle, "down"), retained=True)
+        will = (topics.agent_state(agent), self.state(vehicle, "down"))
         vehicle.peer = peer = Peer(self.address, agent, will, identity)
         self.selector.register(peer.socket, selectors.EVENT_READ, vehicle)
         peer.subscribe(topics.request("+"), topics.receipt(agent))
@@ -211,7 +209,7 @@ class Vehicles:
         """Publish."""
         assert vehicle.peer is not None
         vehicle.message = vehicle.message % 65_000 + 1
-        vehicle.peer.send(packets.publish(topic, payload, vehicle.message, retain=retain))
+        vehicle.peer.send(publish(topic, payload, vehicle.message, retain=retain))
         self.tally["bytes.up"] += len(payload)
         self.watch(vehicle)
 
@@ -272,7 +270,7 @@ class Vehicles:
         for vehicle in self.vehicles:
             if vehicle.peer is None:
                 continue
-            again = [packets.packet(packets.PINGREQ)] if vehicle.silent_since < now - KEEPALIVE / 2 else []
+            again = [packet(PINGREQ)] if vehicle.silent_since < now - KEEPALIVE / 2 else []
             for digest, (message, due) in list(vehicle.waits.items()):
                 if due <= now:
                     self.tally["resent"] += 1
@@ -362,7 +360,7 @@ class Vehicles:
         self.tally["answers"] += 1
         self.tally["answer.bytes"] = len(payload)
         self.say(vehicle, topic, payload)
-        vehicle.waits[digest] = (packets.publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
+        vehicle.waits[digest] = (publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
 
 
 def _newest(known: dict[K, V]) -> dict[K, V]:

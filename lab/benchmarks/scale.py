@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from broker import packets
 from broker.servers.launch import launch
 from broker.url import safe_address
 from console.client import CoordinatorClient
@@ -28,7 +27,7 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from lab.benchmarks.measure import ms, print_table, wait
-from lab.benchmarks.raw_mqtt import Peer
+from lab.benchmarks.raw_mqtt import Peer, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.benchmarks.vehicle import cpu_seconds, memory
 from lab.benchmarks.wire import answers, coordinator_process, ended, is_equal
@@ -173,7 +172,7 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
     seconds = []
     for number in range(FLOORS):
         begun, answers = time.perf_counter(), 0
-        asker.send(packets.publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
+        asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
         while answers < vehicles:
             select.select([asker.socket], [asker.socket] if asker.unsent else [], [])
             asker.flush()

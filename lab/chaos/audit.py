@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.tls import Tls
 from coordinator.engine import Answer, Engine
@@ -234,7 +234,7 @@ def read_retained(url: str, fleet: str = FLEET, tls: Tls | None = None) -> dict[
         if message.retained and message.payload:
             result[message.topic] = message.payload
 
-    transport = MqttTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0, tls=tls))
+    transport = PahoTransport(Link(url, f"gf-{fleet}-audit", session_expiry=0, tls=tls))
     transport.subscribe(f"{Topics(fleet).prefix}#")
     transport.start(Handlers(take, connected.set, lambda _why: None))
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.identity import load_identity, next_key, save_identity
-from broker.mqtt_transport import connect_once
+from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.servers.revocation import install_crl

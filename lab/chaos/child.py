@@ -20,14 +20,14 @@ def install(path: Path) -> None:
     """Let faults into this process, as the file at `path` asks for."""
     file = faulty_transport.MischiefFile(path)
     faulty_transport.let_wall_clock_jump(file)
-    from broker import mqtt_transport  # after the clock: defaults are bound at import
+    from broker import paho_transport  # after the clock: defaults are bound at import
 
-    real = mqtt_transport.MqttTransport
+    real = paho_transport.PahoTransport
 
     def make(*args: Any, **options: Any) -> faulty_transport.FaultyTransport:
         return faulty_transport.FaultyTransport(real(*args, **options), file)
 
-    setattr(mqtt_transport, "MqttTransport", make)  # noqa: B010 - mypy rightly refuses to replace a class
+    setattr(paho_transport, "PahoTransport", make)  # noqa: B010 - mypy rightly refuses to replace a class
     _let_rows_count_as_new_in_every_second_run()
 
 

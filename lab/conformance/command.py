@@ -151,7 +151,7 @@ def _topics(fleet: str) -> Any:
 
 
 def _link(url: str, agent_id: str) -> Any:
-    from broker.mqtt_transport import connect_once
+    from broker.paho_transport import connect_once
     from broker.port import Link
 
     link = Link(url, f"gf-conformance-{agent_id}", session_expiry=0, **broker_security())

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from glassfleet.contract.messages import Task
 from schemas.codec import encode
@@ -71,7 +71,7 @@ class Examiner:
         self._heard: list[Heard] = []
         self._times = time.time()
         self._blobs: dict[str, tuple[str, ...]] = {}
-        self._transport = MqttTransport(link)
+        self._transport = PahoTransport(link)
         for topic in (topics.agent_state(agent), topics.contribution(agent), topics.coordinator_state()):
             self._transport.subscribe(topic)
         self._transport.start(Handlers(self._messages.put, lambda: None, lambda _: None))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.process import ChildBroker
 from broker.url import parse_url
@@ -39,7 +39,7 @@ def broker(nodes: Sequence[ChildBroker]) -> str:
 def retained_at(node: ChildBroker, topic: str) -> bool:
     """Whether a node by itself has something retained: waits for it a moment."""
     heard: list[Message] = []
-    reader = MqttTransport(Link(node.url, f"reader-{secrets.token_hex(4)}", session_expiry=0))
+    reader = PahoTransport(Link(node.url, f"reader-{secrets.token_hex(4)}", session_expiry=0))
     reader.subscribe(topic)
     reader.start(Handlers(heard.append, lambda: None, lambda _why: None))
     try:

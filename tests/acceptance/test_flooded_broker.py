@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
@@ -44,7 +44,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             for vehicle in vehicles:
                 vehicle.freeze()
             anna = tls_of(ca.identity("operator", "anna"))
-            watcher = Client(MqttTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+            watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
             clients.append(watcher)
             for topic in (TOPICS.request("r"), TOPICS.contributions()):
                 watcher.transport.subscribe(topic)
@@ -64,7 +64,7 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
         with coordinator.api() as api:
             assert ended(api, "r", 120)["outcome"] == "finished", processes.logs()
             eventually(lambda: api.get("/api/metrics").json().get("retained.cleared") == 2, "rubbish was cleared")
-        late = Client(MqttTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+        late = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
         clients.append(late)
         for pattern in (TOPICS.contributions(), TOPICS.evaluation("+"), TOPICS.agent_state("+")):
             late.transport.subscribe(pattern)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
@@ -44,7 +44,7 @@ class Attacker:
         self.sent = 0
         self.own: set[bytes] = set()
         self.births: list[Envelope] = []
-        self.transport = MqttTransport(Link(url, "stolen", tls=tls_of(folder)))
+        self.transport = PahoTransport(Link(url, "stolen", tls=tls_of(folder)))
         self.transport.subscribe(f"{TOPICS.prefix}#")
         self.transport.start(Handlers(self._message, lambda: None, lambda _why: None))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from lab.fleet import Fleet
 from schemas.record import ModelRecord
@@ -96,7 +96,7 @@ def killed_at(url: str, run: str, host: Host, number: int) -> Iterator[list[str]
         if len(seen) == number:
             host.kill()
 
-    transport = MqttTransport(Link(url, "gf-fleet-watch", session_expiry=0))
+    transport = PahoTransport(Link(url, "gf-fleet-watch", session_expiry=0))
     transport.subscribe(topics.request(run))
     transport.subscribe(topics.contributions())
     transport.start(Handlers(take, lambda: None, lambda _why: None))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
 from coordinator.messages import birth
@@ -29,7 +29,7 @@ class Watch:
 
     def __init__(self, url: str) -> None:
         self.states: list[CoordinatorState] = []
-        self.transport = MqttTransport(Link(url, "watch", session_expiry=0))
+        self.transport = PahoTransport(Link(url, "watch", session_expiry=0))
         self.transport.subscribe(TOPICS.coordinator_state())
         self.transport.start(Handlers(self._take, lambda: None, lambda _why: None))
 

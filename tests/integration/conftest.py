@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Link
 from tests.support.agent_bench import FakeCoordinator
 
@@ -19,6 +19,6 @@ def fleet_name() -> str:
 
 @pytest.fixture
 def coordinator(broker, fleet_name):
-    transport = MqttTransport(Link(broker.url, f"coordinator-{fleet_name}"))
+    transport = PahoTransport(Link(broker.url, f"coordinator-{fleet_name}"))
     yield FakeCoordinator(transport, fleet=fleet_name)
     transport.stop()

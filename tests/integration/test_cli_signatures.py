@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
@@ -110,7 +110,7 @@ class Publisher:
     """Writes to a broker that lets everybody write what he likes."""
 
     def __init__(self, url: str, identity: Path) -> None:
-        self._transport = MqttTransport(Link(url=url, client_id="forger", session_expiry=0, tls=tls_of(identity)))
+        self._transport = PahoTransport(Link(url=url, client_id="forger", session_expiry=0, tls=tls_of(identity)))
         self._transport.start(Handlers(lambda _: None, lambda: None, lambda _: None))
 
     def publish(self, made: ModelRecord, pointed: Signer | None) -> None:
@@ -177,7 +177,7 @@ def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_s
     with ExitStack() as stack:
         stack.callback(broker.stop)
         for name in ("cloud", "v1"):
-            transport = MqttTransport(Link(broker.url, f"test-{name}", tls=tls_of(identities / name)))
+            transport = PahoTransport(Link(broker.url, f"test-{name}", tls=tls_of(identities / name)))
             transport.subscribe(TOPICS.forecast("+") if name == "cloud" else TOPICS.receipt("v1"))
             transport.start(Handlers(heard.put, lambda: None, lost.append))
             stack.callback(transport.stop)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import structlog
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
@@ -77,7 +77,7 @@ class Vehicle:
     @contextmanager
     def publishing(self) -> Iterator[None]:
         """Let the car publish a sample every few milliseconds."""
-        car = MqttTransport(Link(self.broker.url, "car", tls=tls_of(self.folders["car"])))
+        car = PahoTransport(Link(self.broker.url, "car", tls=tls_of(self.folders["car"])))
         car.start(Handlers(lambda _: None, lambda: None, lambda _: None))
         is_over = threading.Event()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess, agent_rules, certificate_acl, mosquitto_acl
 from console.checkup import cloud, machine
@@ -219,7 +219,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
     def wall() -> float:
         return time.time() + ahead
 
-    transport = MqttTransport(Link(plain.url, "coordinator"))
+    transport = PahoTransport(Link(plain.url, "coordinator"))
     core = assemble(CoordinatorConfig(), transport, ScratchJournal(), Engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
@@ -51,8 +51,8 @@ def url(processes: Processes) -> str:
 
 
 @pytest.fixture
-def car(url: str) -> Iterator[MqttTransport]:
-    transport = MqttTransport(Link(url, "car"))
+def car(url: str) -> Iterator[PahoTransport]:
+    transport = PahoTransport(Link(url, "car"))
     transport.start(Handlers(lambda _: None, lambda: None, lambda _: None))
     eventually(lambda: transport.is_connected)
     yield transport
@@ -61,7 +61,7 @@ def car(url: str) -> Iterator[MqttTransport]:
 
 @pytest.mark.needs("mosquitto")
 def test_stored_sample_is_one_row_however_often_the_collector_starts_and_a_missed_one_too(
-    url: str, car: MqttTransport, tmp_path: Path, processes: Processes
+    url: str, car: PahoTransport, tmp_path: Path, processes: Processes
 ) -> None:
     store = tmp_path / "drive.window"
 
@@ -87,7 +87,7 @@ def test_stored_sample_is_one_row_however_often_the_collector_starts_and_a_misse
 @pytest.mark.needs("mosquitto")
 def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_times(url: str) -> None:
     asked: list[dict[str, Any]] = []
-    server = MqttTransport(Link(url, "viss"))
+    server = PahoTransport(Link(url, "viss"))
     path = "Vehicle.Speed"
 
     def answer(message: Message) -> None:
@@ -122,7 +122,7 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
 @pytest.mark.needs("mosquitto")
 def test_forecasts_come_back_on_a_topic_as_one_object_each(url: str, tmp_path: Path) -> None:
     got: list[Any] = []
-    listener = MqttTransport(Link(url, "application"))
+    listener = PahoTransport(Link(url, "application"))
     listener.subscribe("vehicle/forecast")
     listener.start(Handlers(lambda message: got.append(parse(message.payload)), lambda: None, lambda _: None))
     eventually(lambda: listener.is_connected)

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
 from coordinator.http.dashboard.leakage import SavedReport, place_of
@@ -53,7 +53,7 @@ class Nasty:
         self.software = EVIL if hostile else "glassfleet 0.0.9"
         self.schemes = ["frt", EVIL] if hostile else ["frt"]
         self.reason = EVIL if hostile else "the sensor of the buffer is broken"
-        self.transport = MqttTransport(Link(url, self.name))
+        self.transport = PahoTransport(Link(url, self.name))
         self.transport.subscribe(f"{TOPICS.prefix}run/+/request")
         self.transport.start(Handlers(self.arrived, self.connected, lambda _why: None))
 

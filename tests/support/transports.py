@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.mqtt_transport import MqttTransport, wait_until_ready
+from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
@@ -143,7 +143,7 @@ class MemoryBench:
 
 
 class RealBench:
-    """A broker process and clients over MQTT."""
+    """A broker process and paho clients."""
 
     def __init__(self, name: str, broker: ChildBroker, protocol: Literal["auto", "5", "3.1.1"]) -> None:
         self.name = name
@@ -155,7 +155,7 @@ class RealBench:
 
     def client(self, client_id: str, **options: Any) -> Client:
         link = Link(self._broker.url, client_id, **{"protocol": self._protocol, **options})
-        client = Client(MqttTransport(link))
+        client = Client(PahoTransport(link))
         self._clients.append(client)
         return client
 
@@ -184,7 +184,7 @@ class RealBench:
         time.sleep(seconds)
 
     def cut(self, client: Client) -> None:
-        assert isinstance(client.transport, MqttTransport)
+        assert isinstance(client.transport, PahoTransport)
         if client.transport._connection is not None:
             client.transport._connection.cut()
 
@@ -221,11 +221,11 @@ class Enveloped:
     """A `SignedTransport` that carries any bytes: they get the end of an envelope, which is where seals go."""
 
     def __init__(self, link: Link, folder: Path) -> None:
-        self.mqtt: MqttTransport | None = None
+        self.paho: PahoTransport | None = None
 
         def make(sealed: Link) -> Transport:
-            self.mqtt = MqttTransport(sealed)
-            return self.mqtt
+            self.paho = PahoTransport(sealed)
+            return self.paho
 
         self.refused: list[WireError] = []
         credentials = FolderCredentials(folder)
@@ -292,8 +292,8 @@ class SignedBench(RealBench):
 
     def cut(self, client: Client) -> None:
         assert isinstance(client.transport, Enveloped)
-        assert client.transport.mqtt is not None
-        super().cut(replace(client, transport=client.transport.mqtt))
+        assert client.transport.paho is not None
+        super().cut(replace(client, transport=client.transport.paho))
 
     def start_broker(self) -> None:
         self._broker.start()
@@ -358,7 +358,7 @@ def _be_a_victim(link: dict[str, Any]) -> None:
     message = Message(will["topic"], will["payload"].encode(), will["retained"])
     folder = link.pop("identity")
     made = Link(**link, will=message)
-    client = Client(Enveloped(made, Path(folder)) if folder else MqttTransport(made)).start()
+    client = Client(Enveloped(made, Path(folder)) if folder else PahoTransport(made)).start()
     while not client.connects:
         time.sleep(0.002)
     assert parse_url(link["url"]).port

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.tls import tls_of
 from edge_agent.live.port import Adapter, LiveSample, SampleRequest, ServerAccess, log, parse
@@ -59,7 +59,7 @@ def listen(
     asked: SampleRequest,
     link: Link,
     topic: str,
-    ask: Callable[[MqttTransport], None],
+    ask: Callable[[PahoTransport], None],
     samples_of: Callable[[Message], list[LiveSample | str]],
 ) -> Iterator[LiveSample | str]:
     """Yield what the messages on a topic hold; `ask` is called at each connection."""
@@ -77,7 +77,7 @@ def listen(
         log.info("source-connected", topic=topic)
         ask(transport)
 
-    transport = MqttTransport(link)
+    transport = PahoTransport(link)
     transport.subscribe(topic)
     transport.start(
         Handlers(
@@ -89,7 +89,7 @@ def listen(
 
 def _samples(
     asked: SampleRequest,
-    transport: MqttTransport,
+    transport: PahoTransport,
     arrived: queue.Queue[Message],
     samples_of: Callable[[Message], list[LiveSample | str]],
 ) -> Iterator[LiveSample | str]:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from edge_agent.live.adapters.mqtt import link_of, listen
 from edge_agent.live.port import MAX_BYTES, TOO_LONG, Adapter, LiveSample, SampleRequest, SeenValues, seconds_of
 from schemas.errors import UsageError
@@ -23,7 +23,7 @@ def read(asked: SampleRequest) -> Iterator[LiveSample | str]:
     link, vehicle = link_of(asked.source.removeprefix("viss+"), asked.access, example)
     answers = f"{vehicle}/glassfleet-{secrets.token_hex(8)}"
 
-    def ask(transport: MqttTransport) -> None:
+    def ask(transport: PahoTransport) -> None:
         for number, path in enumerate(asked.signals):
             for action in ({"action": "get"}, {"action": "subscribe", "filter": _CHANGE}):
                 request = {**action, "path": path, "requestId": f"{action['action']}-{number}"}

@@ -208,10 +208,10 @@ def test_deployed_processes_know_no_faults() -> None:
     code = (
         "import sys, os; import coordinator.process.link, coordinator.main, edge_agent.runner, console.main;"
         f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
-        "print(coordinator.process.link.MqttTransport.__module__)"
+        "print(coordinator.process.link.PahoTransport.__module__)"
     )
     result = python(code, environment={VARIABLE: "anything"})
-    assert result.stdout.strip() == "broker.mqtt_transport"
+    assert result.stdout.strip() == "broker.paho_transport"
 
 
 TOPICS = Topics("chaos")

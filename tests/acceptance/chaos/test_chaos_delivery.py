@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import CoordinatorConfig
@@ -93,7 +93,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     monkeypatch.setattr(type(scheme.server), "reduce", lambda _self, state, parts: slowly(state, parts))
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
-    tap = Client(MqttTransport(Link(broker.url, "tap", session_expiry=0)))
+    tap = Client(PahoTransport(Link(broker.url, "tap", session_expiry=0)))
     tap.transport.subscribe(TOPICS.coordinator_state())
     tap.start()
     eventually(lambda: tap.connects)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
@@ -34,7 +34,7 @@ class World:
 
     def client(self, who: str, *patterns: str) -> Client:
         link = Link(self.broker.url, "x", tls=tls_of(self.ca.folder / who), session_expiry=3600)
-        made = Client(MqttTransport(link))
+        made = Client(PahoTransport(link))
         for pattern in patterns:
             made.transport.subscribe(pattern)
         made.start()

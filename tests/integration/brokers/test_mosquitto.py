@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
@@ -29,7 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MosquittoProces
 
 
 def test_client_learns_the_brokers_limit_and_refuses_what_is_larger(broker):
-    a = Client(MqttTransport(Link(broker.url, "limit", max_message_bytes=10_000_000)))
+    a = Client(PahoTransport(Link(broker.url, "limit", max_message_bytes=10_000_000)))
     a.transport.subscribe("gf/1/f/x")
     a.transport.publish("gf/1/f/x", bytes(5_000_000))  # queued before anybody knows the limit
     a.transport.publish("gf/1/f/x", b"small")
@@ -50,15 +50,15 @@ def test_missing_mosquitto_is_said_with_the_way_out(tmp_path, monkeypatch):
 
 
 def test_retained_messages_reach_subscribers_only_when_a_client_comes_back(broker):
-    a = Client(MqttTransport(Link(broker.url, "r-a"))).start()
+    a = Client(PahoTransport(Link(broker.url, "r-a"))).start()
     a.transport.subscribe("gf/1/r/secret")
     a.transport.publish("gf/1/r/secret", b"for a", retain=True)
-    b = Client(MqttTransport(Link(broker.url, "r-b")))
+    b = Client(PahoTransport(Link(broker.url, "r-b")))
     b.transport.subscribe("gf/1/r/b")
     b.start()
     make_ready(eventually, a, b)
     b.transport.stop()
-    back = Client(MqttTransport(Link(broker.url, "r-b")))
+    back = Client(PahoTransport(Link(broker.url, "r-b")))
     back.transport.subscribe("gf/1/r/b")
     back.start()
     a.transport.publish("gf/1/r/b", b"for b")

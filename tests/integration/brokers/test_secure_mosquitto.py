@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.identity import save_identity
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.servers.revocation import reload
@@ -81,7 +81,7 @@ class World:
         return Link(self.broker.url, client_id, tls=tls_of(self.folders[who]), session_expiry=session_expiry)
 
     def client(self, who: str, *patterns: str, client_id: str = "x", **options) -> Client:
-        made = Client(MqttTransport(self.link(who, client_id, **options)))
+        made = Client(PahoTransport(self.link(who, client_id, **options)))
         for pattern in patterns:
             made.transport.subscribe(pattern)
         made.start()
@@ -296,7 +296,7 @@ def test_session_outlives_a_killed_broker_over_tls(world):
 def test_renewed_certificate_counts_without_a_restart(world):
     folder = world.ca.identity("agent", "lapsed", days=1, ago=3)
     client = Client(
-        MqttTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2, session_expiry=0))
+        PahoTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2, session_expiry=0))
     )
     with capture_logs() as lines:
         client.start()

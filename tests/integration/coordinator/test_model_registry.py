@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.mqtt_transport import MqttTransport
+from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.sources import Source
@@ -98,10 +98,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         world.close()
 
 
-def pointer_on(url: str, then: Callable[[MqttTransport, bytes], None]) -> None:
+def pointer_on(url: str, then: Callable[[PahoTransport, bytes], None]) -> None:
     """Hand the retained pointer of the model to `then`, with a connection that may publish."""
     result: list[Message] = []
-    transport = MqttTransport(Link(url, "somebody"))
+    transport = PahoTransport(Link(url, "somebody"))
     transport.subscribe(Topics("fleet").model_current("m"))
     transport.start(Handlers(result.append, lambda: None, lambda _why: None))
     try:
@@ -134,7 +134,7 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     world.vehicle("vd")  # is new
     eventually(lambda: all(world.held(name) == (1, pointer["sequence"]) for name in ("vc", "vd")), seconds=20)
 
-    def replay(transport: MqttTransport, _payload: bytes) -> None:
+    def replay(transport: PahoTransport, _payload: bytes) -> None:
         transport.publish(Topics("fleet").model_current("m"), pointers[0], retain=True)
 
     pointer_on(world.broker.url, replay)

@@ -1,4 +1,4 @@
-"""The transport against sockets that are silent, foreign, closed or refuse; and against handlers that fail."""
+"""The paho adapter against sockets that are silent, foreign, closed or refuse; and against handlers that fail."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker import mqtt_transport
+from broker import paho_transport
 from broker.connection import Connection
-from broker.mqtt_transport import MqttTransport, connect_once
+from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
@@ -75,7 +75,7 @@ def test_client_goes_on_to_the_next_node_of_a_cluster_until_one_answers(broker):
     with pytest.raises(BrokerError, match=r"nothing listens at .*; nothing listens at "):
         connect_once(Link(",".join(dead), "x"))
     for name in ("a", "b", "c"):  # which begin at different ones
-        client = MqttTransport(Link(",".join([*dead, broker.url]), name, session_expiry=0))
+        client = PahoTransport(Link(",".join([*dead, broker.url]), name, session_expiry=0))
         client.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
         eventually(lambda client=client: client.is_connected)
         client.stop()
@@ -136,7 +136,7 @@ def test_probe_falls_back_when_the_broker_refuses_version_5_in_the_old_form():
 
 
 def test_probe_leaves_the_session_of_its_client_alone(broker):
-    client = Client(MqttTransport(Link(broker.url, "keeper"))).start()
+    client = Client(PahoTransport(Link(broker.url, "keeper"))).start()
     eventually(lambda: client.connects)
     assert connect_once(Link(broker.url, "keeper")) == "3.1.1"
     assert client.losses == []
@@ -144,7 +144,7 @@ def test_probe_leaves_the_session_of_its_client_alone(broker):
 
 
 def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
-    monkeypatch.setattr(mqtt_transport, "SUBSCRIBE_AGAIN", 0.1)
+    monkeypatch.setattr(paho_transport, "SUBSCRIBE_AGAIN", 0.1)
     message = b"\x30\x05\x00\x01th\x21"  # on the topic t: "h!"
 
     def meet(peer: socket.socket, _connect: bytes) -> None:
@@ -156,7 +156,7 @@ def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
         peer.sendall(message)
 
     with listener(meet) as place:
-        client = Client(MqttTransport(Link(f"mqtt://{place}", "x", protocol="3.1.1"))).start()
+        client = Client(PahoTransport(Link(f"mqtt://{place}", "x", protocol="3.1.1"))).start()
         client.transport.subscribe("t")
         eventually(lambda: client.payloads("t") == [b"h!"], "subscribed")
         assert client.connects == 1
@@ -166,7 +166,7 @@ def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
 def test_client_connects_when_the_broker_comes_up_later(tmp_path):
     port = free_port()
     later = EmbeddedProcess(tmp_path, port=port)
-    client = Client(MqttTransport(Link(later.url, "early"))).start()
+    client = Client(PahoTransport(Link(later.url, "early"))).start()
     client.transport.publish("gf/1/f/x", b"queued")
     assert not client.transport.flush(0.3)
     later.start()
@@ -188,7 +188,7 @@ def test_connection_survives_handlers_that_fail(broker):
     def connected() -> None:
         raise ValueError("another one")
 
-    transport = MqttTransport(Link(broker.url, "failing"))
+    transport = PahoTransport(Link(broker.url, "failing"))
     transport.subscribe("gf/1/f/handlers")
     transport.start(Handlers(message, connected, lambda why: None))
     for n in range(3):
@@ -201,7 +201,7 @@ def test_connection_survives_handlers_that_fail(broker):
 def test_client_that_was_woken_to_publish_sleeps_again(broker, monkeypatch):
     steps = []
     monkeypatch.setattr(Connection, "step", lambda self, *given, real=Connection.step: steps.append(real(self, *given)))
-    client = MqttTransport(Link(broker.url, "x", session_expiry=0))
+    client = PahoTransport(Link(broker.url, "x", session_expiry=0))
     client.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     eventually(lambda: client.is_connected)
     for number in range(10):
@@ -214,7 +214,7 @@ def test_client_that_was_woken_to_publish_sleeps_again(broker, monkeypatch):
 
 
 def test_client_stops_from_within_a_handler(broker):
-    transport = MqttTransport(Link(broker.url, "quitter"))
+    transport = PahoTransport(Link(broker.url, "quitter"))
     transport.subscribe("gf/1/f/quit")
     transport.start(Handlers(lambda m: transport.stop(), lambda: None, lambda why: None))
     transport.publish("gf/1/f/quit", b"now")
@@ -228,7 +228,7 @@ def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the
     mosquitto = MosquittoProcess(tmp_path, max_message_bytes=64 * 1024)
     mosquitto.start()
     try:
-        reader = Client(MqttTransport(Link(mosquitto.url, "reader", protocol="3.1.1")))
+        reader = Client(PahoTransport(Link(mosquitto.url, "reader", protocol="3.1.1")))
         reader.transport.subscribe("gf/1/f/run/+/request")
         reader.start().ask_ready()
         eventually(lambda: reader.is_ready)
@@ -240,7 +240,7 @@ def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the
             reconnect_longest=0.2,
             max_message_bytes=2**20,
         )
-        transport = MqttTransport(link)
+        transport = PahoTransport(link)
         for index in range(5):
             transport.publish(f"gf/1/f/run/a{index}/request", b"x" * 100)
         transport.publish("gf/1/f/run/big/request", b"x" * 200_000)

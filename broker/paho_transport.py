@@ -50,7 +50,7 @@ class _Pending:
     """Packet number on the current connection; None: not sent on it."""
 
 
-class MqttTransport:
+class PahoTransport:
     """One client's connection to a broker, see `broker.port.Transport`.
 
     Raises
@@ -372,7 +372,7 @@ def connect_once(link: Link, timeout: float | None = None) -> str:
     BrokerError
         It cannot: nothing listens there, no MQTT broker does, or it refuses us. The text says what to look at.
     UsageError
-        As `MqttTransport`.
+        As `PahoTransport`.
     """
     faults = []
     for address in _addresses(link):
