@@ -23,7 +23,7 @@ from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
 from coordinator.specification.run import RunSpec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DamagedError, StorageError
 from tests.support.coordinator_http import ask, record_of, small_document
 
