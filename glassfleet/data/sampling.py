@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from glassfleet.data.clock import TIMES
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
-from schemas.window import Window
+from schemas.rounds import Window
 
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS: Final = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
