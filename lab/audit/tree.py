@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import COUNTS
-from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.layout import DRAWS
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import TreeQuestion, read_task
 from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS
+from glassfleet.schemes.tree.rules import outputs_of
 from glassfleet.schemes.tree.server import root_sums, taken_in
 from glassfleet.schemes.tree.support import STEP
 from glassfleet.schemes.tree.tree import degrees

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from glassfleet.contract.messages import SUPPORT, Contribution
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.grids import histogram
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
@@ -28,6 +27,7 @@ from glassfleet.schemes.tree.params import (
     WEIGHTED_BLOCK_ROWS,
 )
 from glassfleet.schemes.tree.rows import TrainingRows, training_rows
+from glassfleet.schemes.tree.rules import outputs_of
 from glassfleet.schemes.tree.start import first_answer
 from glassfleet.schemes.tree.support import (
     about_bands,

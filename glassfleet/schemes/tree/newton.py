@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Done, Next
 from glassfleet.contract.sums import Memory, Sums, ask
-from glassfleet.fuzzy.linear_rules import widened
-from glassfleet.fuzzy.score_rules import ScoreRules
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import invert, product
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, TreeQuestion
-from glassfleet.schemes.tree.model import FuzzyClassTree, why_few
+from glassfleet.schemes.tree.model import FuzzyClassTree
 from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
+from glassfleet.schemes.tree.rules import ScoreRules, why_few, widened
 from glassfleet.schemes.tree.tree import Tree
 from schemas.codec import Value
 

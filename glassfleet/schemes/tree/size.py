@@ -17,8 +17,9 @@ from glassfleet.model.intervals import rule_forecasts
 from glassfleet.private.layout import DRAWN
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
-from glassfleet.schemes.tree.model import FuzzyTree, discriminants, rules_of, why_few
+from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin, score_model
+from glassfleet.schemes.tree.rules import discriminants, rules_of, why_few
 from glassfleet.schemes.tree.start import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError

@@ -18,7 +18,7 @@ from glassfleet.schemes.tree.bins import CELLS, find_edges
 from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.joint import TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
-from glassfleet.schemes.tree.model import why_few
+from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
