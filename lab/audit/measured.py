@@ -1,4 +1,4 @@
-"""What is measured: on a run of the journal, on a simulated fleet, and with shadows of a model."""
+"""What is measured: on a run of the journal, or on a simulated fleet."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import discover
 from glassfleet.errors import TaskError
-from glassfleet.model.protocol import Model
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.simulation import counted_rows, federated
 from lab.audit.journal import Transcript, conduct, may_lose, transcript_of
-from lab.audit.model import ModelLeak, Shadowed, model_alone, shadowed
+from lab.audit.model import ModelLeak, model_alone
 from lab.audit.options import LeakageOptions
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
@@ -73,7 +72,6 @@ def of_run(options: LeakageOptions) -> Measured:
 
 
 def _read_transcript(options: LeakageOptions) -> tuple[str, Transcript]:
-
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
@@ -156,30 +154,6 @@ def simulated(options: LeakageOptions) -> Measured:
     return document, lines, models
 
 
-def shadows(options: LeakageOptions) -> dict[str, Shadowed]:
-    """Attack models of halves of all rows, by protection."""
-    scheme = catalogue.load(str(options.scheme))
-    parameters = checked_parameters(scheme, parse_parameters(options.pairs))
-    fleet = {agent: pool([each.train, each.test]) for agent, each in _fleet(options, scheme).items()}
-    every, one = pool(list(fleet.values())), next(iter(fleet.values()))
-    domain = discover(discovery_of(one.features, one.target, {}, scheme), list(fleet.values()))
-    ends = np.cumsum([each.rows for each in fleet.values()])[:-1]
-    found = {}
-    for each in dict.fromkeys(
-        (parameters, scheme.exact(parameters), *_private_ways(scheme, parameters, len(fleet))[0])
-    ):
-
-        def learn(mask: Any, each: Any = each) -> Model:
-            parts = zip(fleet.items(), np.split(mask, ends), strict=True)
-            halves = {agent: data.at(np.flatnonzero(own)) for (agent, data), own in parts}
-            model: Model = federated(scheme, each, domain, halves).model
-            return model
-
-        private = bool(getattr(each, "support", 0))
-        found[protection_of(scheme, each, 0, private=private)] = shadowed(learn, every, int(options.shadows or 0))
-    return found
-
-
 def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
     if vehicles < LEAST_FLOOR:
@@ -203,8 +177,6 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     if options.vehicles is None:
-        from edge_agent.sources.readers import vehicle_files
-
         files = list(vehicle_files(options.data))
         labels = _are_labels(files[0][1], options.target, scheme)
         return {agent: _read(path, options.target, scheme, labels=labels, hold_back=True) for agent, path in files}
@@ -231,6 +203,5 @@ def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
 
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
-
     takes = {"categories": scheme.abilities.categories, "missing": scheme.abilities.missing_cells}
     return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

@@ -19,6 +19,5 @@ class LeakageOptions:
     journal: str | None
     fleet: str
     state_dir: Path
-    shadows: int | None
     save: bool
     as_json: bool
