@@ -31,7 +31,7 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
     help="Where report.md and pictures/ go; results/ in it keeps what was computed.",
 )  # fmt: skip
 @jobs_option
-@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
+@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3).")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
 @json_option
 def papers(
