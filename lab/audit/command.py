@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +21,10 @@ from console.common import (
 from console.progress import progress
 from lab.audit.options import LeakageOptions
 from schemas.errors import StorageError, UsageError, os_faults_as
+from schemas.leakage import SavedModel, SavedReport, place_of
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
-    from lab.audit.model import ModelLeak
     from lab.audit.report import AttackLine
 
 
@@ -91,8 +90,8 @@ def leakage(options: LeakageOptions) -> None:
         document, lines, models = measured.simulated(options) if options.scheme else measured.of_run(options)
     whole = {
         **document,
-        "lines": [line.to_document() for line in lines],
-        "models": [{"protection": protection, **asdict(each)} for protection, each in models],
+        "lines": [line.model_dump() for line in lines],
+        "models": [each.model_dump() for each in models],
     }
     if options.save:
         _save(options.state_dir, whole)
@@ -102,7 +101,7 @@ def leakage(options: LeakageOptions) -> None:
     _show(document, lines, models)
 
 
-def _show(document: Mapping[str, Any], lines: list[AttackLine], models: list[tuple[str, ModelLeak]]) -> None:
+def _show(document: Mapping[str, Any], lines: list[AttackLine], models: list[SavedModel]) -> None:
     click.echo(f"{document['run'] or 'simulated'}: {document['scheme']}, {document['vehicles']} vehicles, "
                f"{document['rows']:,} rows")  # fmt: skip
     for text in table_lines(line_table(lines), left=(0, 1, 2, 5)):
@@ -111,13 +110,11 @@ def _show(document: Mapping[str, Any], lines: list[AttackLine], models: list[tup
         click.echo(f"no attack here is about sums of {document['scheme']}: what they tell was not measured")
     for protection, why in document["left_out"].items():
         click.echo(f"{protection}: not measured: {why}")
-    for protection, each in models:
-        click.echo(f"the model alone ({protection}): {_model_words(each)}")
+    for each in models:
+        click.echo(f"the model alone ({each.protection}): {_model_words(each)}")
 
 
 def _save(state_dir: Path, whole: dict[str, Any]) -> None:
-    from coordinator.http.dashboard.leakage import SavedReport, place_of
-
     path = state_dir / place_of(whole["run"])
     with os_faults_as(StorageError, f"cannot write {path}"):
         path.parent.mkdir(exist_ok=True)
@@ -149,7 +146,7 @@ def _whose(line: AttackLine) -> str:
     return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
 
 
-def _model_words(leak: ModelLeak) -> str:
+def _model_words(leak: SavedModel) -> str:
     met = f"gives back {leak.met:.2%} of the targets it was learned from, to a millionth of their range"
     if leak.auc is None:
         return f"{met}; there are no other rows to measure membership with"

@@ -26,20 +26,21 @@ from glassfleet.errors import TaskError
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.simulation import counted_rows, federated
 from lab.audit.journal import Transcript, conduct, may_lose, transcript_of
-from lab.audit.model import ModelLeak, model_alone
+from lab.audit.model import model_alone
 from lab.audit.options import LeakageOptions
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
 from lab.audit.transcript import Opened
 from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.leakage import SavedModel
 
 LAST = "last"
 
 HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
 
-Measured = tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]
-"""What it was measured on, what attacks came to, and what the models alone tell, by protection."""
+Measured = tuple[dict[str, Any], list[AttackLine], list[SavedModel]]
+"""What it was measured on, what attacks came to, and what the models alone tell."""
 
 
 def of_run(options: LeakageOptions) -> Measured:
@@ -65,7 +66,7 @@ def of_run(options: LeakageOptions) -> Measured:
     models = []
     if state.model is not None:
         others = pool([counted_rows(each.test, domain, 0) for each in fleet.values()])
-        models.append((protection, model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others)))
+        models.append(model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others, protection))
     count = sum(data.rows for data in rows.values())
     document = {"run": run, "scheme": scheme.name, "vehicles": len(agents), "rows": count, "left_out": {}}
     return document, lines, models
@@ -134,7 +135,7 @@ def simulated(options: LeakageOptions) -> Measured:
         rounds = outcome.rounds
         protection = protection_of(scheme, each, outcome.nullified)
         lines += attack(protection, opened, true)
-        models.append((protection, model_alone(outcome.model, pool(list(rows.values())), others)))
+        models.append(model_alone(outcome.model, pool(list(rows.values())), others, protection))
     ways, left_out = _private_ways(scheme, parameters, len(rows))
     for each in ways:
         # One vehicle is lost as late as the course with exact sums is sure to last: what the two editions that answer
@@ -148,7 +149,7 @@ def simulated(options: LeakageOptions) -> Measured:
             continue
         lines += attack(protection, opened, true)
         cohort = pool([rows[agent] for agent in private.cohort])
-        models.append((protection, model_alone(private.model, cohort, others)))
+        models.append(model_alone(private.model, cohort, others, protection))
     count = sum(data.rows for data in rows.values())
     document = {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count, "left_out": left_out}
     return document, lines, models

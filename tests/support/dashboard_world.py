@@ -13,12 +13,12 @@ from playwright.sync_api import Browser, sync_playwright
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
-from coordinator.http.dashboard.leakage import SavedReport, place_of
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from lab.fleet import Fleet
 from lab.qoe.windows import BOUNDS, UNITS
 from schemas.envelope import Envelope
+from schemas.leakage import SavedReport, place_of
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, ended

@@ -14,7 +14,6 @@ from coordinator.config import CoordinatorConfig
 from coordinator.http.access import TokenCheck
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison
-from coordinator.http.dashboard.leakage import place_of
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.main import build
@@ -25,6 +24,7 @@ from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet.contract import catalogue
 from glassfleet.data.parameters import parameters_of
 from glassfleet.evaluation.paired import in_words
+from schemas.leakage import place_of
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document

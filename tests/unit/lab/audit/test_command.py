@@ -13,12 +13,12 @@ import pytest
 from console.main import run
 from coordinator.engine import Engine
 from coordinator.engine.events import from_value
-from coordinator.http.dashboard.leakage import place_of
 from coordinator.journal.sql import SqlJournal
 from coordinator.runs.transaction import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
 from schemas import codec
+from schemas.leakage import place_of
 from schemas.topics import DEFAULT_FLEET
 from tests.support.agent_bench import write_rows
 from tests.support.privacy.private_bench import PrivateStage, rows_of
