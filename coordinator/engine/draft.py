@@ -200,7 +200,7 @@ def _request(state: RunState) -> OpenRound:
     request = Request(
         task=level.task.to_value(),
         task_digest=level.digest,
-        remaining=state.spec.policy.deadline,
+        remaining=state.spec.rounds.deadline,
         # A fixed cohort knows who it is. One group of it has its pairs checked.
         asked=list(current.asked) if state.is_fixed and not state.asks_members else None,
         sample=Sample(salt=salt, last=max((place_in_sample(salt, agent) for agent in current.asked), default="0" * 64))

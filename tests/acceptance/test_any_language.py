@@ -99,7 +99,7 @@ def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: 
         *(
             "run",
             "start",
-            *policy_file(tmp_path, scheme=scheme, policy={"gather_agents": 4}),
+            *policy_file(tmp_path, scheme=scheme, rounds={"gather_agents": 4}),
             "--exact",
             "--deadline",
             "60",
@@ -138,7 +138,7 @@ def test_fleet_of_both_learns_the_central_model_through_25_kills(processes: Proc
     while kills < 25:
         processes.until(processes.is_healthy, patience=240)
         begun = processes.call(
-            *("run", "start", *policy_file(tmp_path, policy={"gather_agents": 6}), "--exact", "--deadline", "60"),
+            *("run", "start", *policy_file(tmp_path, rounds={"gather_agents": 6}), "--exact", "--deadline", "60"),
             *("--model", "m", "--json"),
         )
         assert begun.returncode == 0, begun.stderr + processes.logs()

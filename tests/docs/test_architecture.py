@@ -166,7 +166,7 @@ def learn(folder: Path, vehicles: int) -> Simulation:
     sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
     domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
     policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=vehicles)
-    spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
+    spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, rounds=policy, domain=domain, model="m")
     ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
     assert ended["outcome"] == "finished", ended["reason"]
     fleet.advance(5)

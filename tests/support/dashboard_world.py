@@ -93,9 +93,9 @@ class World:
         return (self.state_dir / "api-token").read_text().strip()
 
     def start(self, run: str, **changes: Any) -> None:
-        policy = {"gather_agents": VEHICLES, "deadline": 20.0, "min_agents": 3, **changes.pop("policy", {})}
+        policy = {"gather_agents": VEHICLES, "deadline": 20.0, "min_agents": 3, **changes.pop("rounds", {})}
         bounds = {name: {"low": low, "high": high, "unit": UNITS[name]} for name, (low, high) in BOUNDS.items()}
-        wanted = {"run": run, "scheme": "frt", "policy": policy, "bounds": bounds, **changes}
+        wanted = {"run": run, "scheme": "frt", "rounds": policy, "bounds": bounds, **changes}
         answer = self.api.post("/api/runs", json=wanted)
         assert answer.status_code == 201, answer.text
 

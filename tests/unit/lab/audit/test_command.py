@@ -48,7 +48,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy = RoundPolicy(min_agents=3, deadline=5, gather_agents=3)
     small = {"max_rules": 8}
     for name, more in (("hidden", {}), ("open", {"min_rows": 1})):
-        spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, policy=policy, model="m")
+        spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, rounds=policy, model="m")
         assert fleet.run_until_ended(fleet.start_run(spec), within=600)["outcome"] == "finished"
     journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
     for name in ("hidden", "open"):
