@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from schemas.leakage import SavedModel, SavedReport, place_of
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
+    from lab.audit.model import Shadowed
     from lab.audit.report import AttackLine
 
 
@@ -57,6 +59,11 @@ def audit() -> None:
 )  # fmt: skip
 @click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id of RUN.")
 @state_dir_option
+@click.option(
+    "--shadows", type=click.IntRange(min=5), metavar="N",
+    help="With --scheme: learn N models from random halves of all rows, and tell with them whom a model was learned "
+    "from.  [16 are enough]",
+)  # fmt: skip
 @click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
 @json_option
 @options_as(LeakageOptions)
@@ -79,8 +86,8 @@ def leakage(options: LeakageOptions) -> None:
     """
     if (options.run_id is None) == (options.scheme is None):
         raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")
-    if options.scheme is None and (options.vehicles or options.pairs or options.target):
-        raise UsageError("--param, --target and --vehicles go with --scheme; a run has its own")
+    if options.scheme is None and (options.vehicles or options.pairs or options.target or options.shadows):
+        raise UsageError("--param, --target, --vehicles and --shadows go with --scheme; a run has its own")
     if options.save and options.scheme is not None:
         raise UsageError("--save goes with RUN: a simulated fleet has no page")
     rows_there(options.data)
@@ -88,20 +95,28 @@ def leakage(options: LeakageOptions) -> None:
 
     with progress("attacking what was sent"):
         document, lines, models = measured.simulated(options) if options.scheme else measured.of_run(options)
+        shadows = measured.shadows(options) if options.shadows else {}
     whole = {
         **document,
         "lines": [line.model_dump() for line in lines],
         "models": [each.model_dump() for each in models],
     }
+    if shadows:
+        whole["shadows"] = {protection: asdict(each) for protection, each in shadows.items()}
     if options.save:
         _save(options.state_dir, whole)
     if options.as_json:
         print_json(whole)
         return
-    _show(document, lines, models)
+    _show(document, lines, models, shadows)
 
 
-def _show(document: Mapping[str, Any], lines: list[AttackLine], models: list[SavedModel]) -> None:
+def _show(
+    document: Mapping[str, Any],
+    lines: list[AttackLine],
+    models: list[SavedModel],
+    shadows: Mapping[str, Shadowed],
+) -> None:
     click.echo(f"{document['run'] or 'simulated'}: {document['scheme']}, {document['vehicles']} vehicles, "
                f"{document['rows']:,} rows")  # fmt: skip
     for text in table_lines(line_table(lines), left=(0, 1, 2, 5)):
@@ -112,6 +127,9 @@ def _show(document: Mapping[str, Any], lines: list[AttackLine], models: list[Sav
         click.echo(f"{protection}: not measured: {why}")
     for each in models:
         click.echo(f"the model alone ({each.protection}): {_model_words(each)}")
+    for protection, found in shadows.items():
+        click.echo(f"the model and {found.models - 1} shadows of it ({protection}): membership AUC {found.auc:.3f}, "
+                   f"{found.hits:.1%} of its rows named with 1 % mistakes")  # fmt: skip
 
 
 def _save(state_dir: Path, whole: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What is measured: on a run of the journal, or on a simulated fleet."""
+"""What is measured: on a run of the journal, on a simulated fleet, and with shadows of a model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import discover
 from glassfleet.errors import TaskError
+from glassfleet.model.protocol import Model
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.simulation import counted_rows, federated
 from lab.audit.journal import Transcript, conduct, may_lose, transcript_of
-from lab.audit.model import model_alone
+from lab.audit.model import Shadowed, model_alone, shadowed
 from lab.audit.options import LeakageOptions
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
@@ -153,6 +154,30 @@ def simulated(options: LeakageOptions) -> Measured:
     count = sum(data.rows for data in rows.values())
     document = {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count, "left_out": left_out}
     return document, lines, models
+
+
+def shadows(options: LeakageOptions) -> dict[str, Shadowed]:
+    """Attack models of halves of all rows, by protection."""
+    scheme = catalogue.load(str(options.scheme))
+    parameters = checked_parameters(scheme, parse_parameters(options.pairs))
+    fleet = {agent: pool([each.train, each.test]) for agent, each in _fleet(options, scheme).items()}
+    every, one = pool(list(fleet.values())), next(iter(fleet.values()))
+    domain = discover(discovery_of(one.features, one.target, {}, scheme), list(fleet.values()))
+    ends = np.cumsum([each.rows for each in fleet.values()])[:-1]
+    found = {}
+    for each in dict.fromkeys(
+        (parameters, scheme.exact(parameters), *_private_ways(scheme, parameters, len(fleet))[0])
+    ):
+
+        def learn(mask: Any, each: Any = each) -> Model:
+            parts = zip(fleet.items(), np.split(mask, ends), strict=True)
+            halves = {agent: data.at(np.flatnonzero(own)) for (agent, data), own in parts}
+            model: Model = federated(scheme, each, domain, halves).model
+            return model
+
+        private = bool(getattr(each, "support", 0))
+        found[protection_of(scheme, each, 0, private=private)] = shadowed(learn, every, int(options.shadows or 0))
+    return found
 
 
 def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:

@@ -19,5 +19,6 @@ class LeakageOptions:
     journal: str | None
     fleet: str
     state_dir: Path
+    shadows: int | None
     save: bool
     as_json: bool

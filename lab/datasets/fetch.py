@@ -182,7 +182,7 @@ def verify(known: Known, folder: Path) -> Check:
     return Check(known, "differs" if words else "same", words or f"{known.rows} rows, {known.features} inputs")
 
 
-# --- ARFF and CSV as tables of text; and tables as the csv.gz files that everything here reads -------------
+# --- KEEL .dat, ARFF and CSV as tables of text; and tables as the csv.gz files that everything here reads -------------
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,19 @@ def _plain(cell: str) -> str:
     return repr(value) if math.isfinite(value) else cell
 
 
+def read_keel(text: str) -> RawTable:
+    """Read KEEL's format: ``@attribute`` lines, ``@outputs``, then ``@data``; the output becomes the last column.
+
+    Raises
+    ------
+    DataError
+        The text is not of this format; the line is named.
+    """
+    names, outputs, rows = _tagged(text, {"@output": "outputs", "@outputs": "outputs"})
+    table = RawTable(tuple(names), rows)
+    return table.with_last(outputs[-1]) if outputs else table
+
+
 def read_arff(text: str) -> RawTable:
     """Read Weka's format: ``@attribute`` lines, then ``@data``; comments begin with %. The last column is the target.
 
@@ -250,26 +263,8 @@ def read_arff(text: str) -> RawTable:
     DataError
         The text is not of this format, or sparse; the line is named.
     """
-    names: list[str] = []
-    lines = text.splitlines()
-    for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        if not line or line.startswith("%"):
-            continue
-        tag, rest = (*line.split(maxsplit=1), "")[:2]
-        match tag.lower():
-            case "@attribute":
-                names.append(_attribute(rest.strip(), number))
-            case "@data":
-                data = [row for row in lines[number:] if row.strip() and not row.lstrip().startswith("%")]
-                if any(row.lstrip().startswith("{") for row in data):
-                    raise DataError("sparse ARFF is not read here; convert it to the dense form")
-                cells = csv.reader(data, skipinitialspace=True, quotechar="'")
-                rows = [[cell.strip().strip('"') for cell in row] for row in cells]
-                return _checked(tuple(names), rows, number + 1)
-            case other if not other.startswith("@"):
-                raise DataError(f"line {number}: {line[:40]!r} stands before @data")
-    raise DataError("there is no @data line: this is not ARFF")
+    names, _, rows = _tagged(text, {})
+    return RawTable(tuple(names), rows)
 
 
 def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ",") -> RawTable:
@@ -287,6 +282,33 @@ def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ","
         raise DataError("there are no rows")
     header = tuple(names) or tuple(lines.pop(0))
     return _checked(header, lines, 1 if names else 2)
+
+
+def _tagged(text: str, lists: Mapping[str, str]) -> tuple[list[str], list[str], list[list[str]]]:
+    names: list[str] = []
+    outputs: list[str] = []
+    lines = text.splitlines()
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        tag = line.split(maxsplit=1)[0].lower() if line else ""
+        if not line or line.startswith("%") or not tag.startswith("@"):
+            if line and not line.startswith("%"):
+                raise DataError(f"line {number}: {line[:40]!r} stands before @data")
+            continue
+        rest = line[len(tag) :].strip()
+        if tag == "@attribute":
+            names.append(_attribute(rest, number))
+        elif tag in lists:
+            outputs += [name.strip() for name in rest.split(",")]
+        elif tag == "@data":
+            data = [row for row in lines[number:] if row.strip() and not row.lstrip().startswith("%")]
+            if any(row.lstrip().startswith("{") for row in data):
+                raise DataError("sparse ARFF is not read here; convert it to the dense form")
+            cells = csv.reader(data, skipinitialspace=True, quotechar="'")
+            rows = [[cell.strip().strip('"') for cell in row] for row in cells]
+            table = _checked(tuple(names), rows, number + 1)
+            return names, outputs, table.rows
+    raise DataError("there is no @data line: neither KEEL's format nor ARFF")
 
 
 def _attribute(rest: str, number: int) -> str:
@@ -310,12 +332,12 @@ def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTa
     return RawTable(names, rows)
 
 
-READERS: Mapping[str, Callable[[str], RawTable]] = {".arff": read_arff, ".csv": read_plain_csv}
+READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_keel, ".arff": read_arff, ".csv": read_plain_csv}
 """By ending."""
 
 
 def read_any(name: str, data: bytes) -> RawTable:
-    """Read a file by its ending: .arff, .csv, each also .gz.
+    """Read a file by its ending: .dat (KEEL), .arff, .csv, each also .gz.
 
     Raises
     ------

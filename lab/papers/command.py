@@ -14,7 +14,7 @@ from console.progress import progress
 from lab.datasets.known import NO_FOLDER, how_to_get
 from lab.experiments.workers import jobs_option
 from lab.papers.jobs import Chapter
-from lab.papers.page import Report, Section, write_report
+from lab.papers.page import Report, Section
 from schemas.errors import DataError, UsageError
 
 CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
@@ -28,10 +28,10 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
 )  # fmt: skip
 @folder_option(
     "--out", default="papers", show_default=True,
-    help="Where report.md and pictures/ go; results/ in it keeps what was computed.",
+    help="Where report.md, report.html and pictures/ go; results/ in it keeps what was computed.",
 )  # fmt: skip
 @jobs_option
-@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3).")
+@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
 @json_option
 def papers(
@@ -55,7 +55,7 @@ def papers(
       glassfleet lab papers --data-dir data
       glassfleet lab papers tsk frbc-1 --data-dir data --out tables
     """
-    _need("sklearn", "matplotlib")
+    _need("sklearn", "matplotlib", "jinja2")
     chosen = choose(all_chapters(), tables)
     if list_:
         _list(chosen, data_dir, as_json=as_json)
@@ -129,14 +129,17 @@ def _compute(
 
 
 def _tell(report: Report, out: Path, *, as_json: bool) -> None:
-    """Write the page; name it on stdout, and what differs from the papers on stderr."""
-    with progress("drawing pictures and the page"):
-        page = write_report(report, out)
+    """Write the pages; name them on stdout, and what differs from the papers on stderr."""
+    from lab.papers.write import write_report  # the template engine comes with it
+
+    with progress("drawing pictures and pages"):
+        pages = [str(page) for page in write_report(report, out)]
     same, differing = report.verdicts()
     if as_json:
-        print_json({"page": str(page), "same": same, "differing": differing})
+        print_json({"pages": pages, "same": same, "differing": differing})
         return
-    click.echo(page)
+    for page in pages:
+        click.echo(page)
     if same or differing:
         click.echo(f"{same} of {same + len(differing)} printed values come out to the digit", err=True)
     for line in differing:

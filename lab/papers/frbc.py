@@ -1,4 +1,4 @@
-"""The classifier paper on MAGIC: Tables I and II, distributions, skewed nodes, the price of privacy."""
+"""The classifier paper on MAGIC: Tables I and II, distributions, skewed nodes, the price of privacy and of size."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ SKEWED = {
     ("quantity+label", "LL"): (0.685, 0.553),
 }
 OPAQUE = {"mlp": ("MLP", 0.909, 0.818), "forest": ("random forest", 0.910, 0.817)}
+
+SIZES = (10, 20, 50, 100, 200, 400, 800, 1600, 3200)
+"""Numbers of rules of the trade-off curve."""
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "pooled weights": {"weights": "pooled"},
@@ -210,6 +213,26 @@ def _skewed(results: Results, data: Path) -> Blocks:
     ]
 
 
+def _reduction(results: Results, data: Path) -> Blocks:  # noqa: ARG001 - nothing to look up
+    points = results["FRBC magic, rule reduction"]
+    series = {f"class {label}": ([n for n, _ in points], [f1[label] for _, f1 in points]) for label in CLASSES}
+    rows = [[str(size), *(f"{f1[label]:.3f}" for label in CLASSES)] for size, f1 in points]
+    return [
+        Text("Not in the paper. The coordinator keeps the rules of largest support; first fold, central model."),
+        Picture(
+            "frbc-reduction",
+            "F1 of both classes against the number of rules that are kept (logarithmic)",
+            plots.curves(series, "rules", "F1", log=True),
+        ),
+        Table("MAGIC, F1 by number of rules", ["rules", *(f"F1 {label}" for label in CLASSES)], rows),
+    ]
+
+
+def _reduction_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
+    arguments = {"file": FILE, "fold": 0, "sizes": list(SIZES)}
+    return [Job("curve", "FRBC magic, rule reduction", arguments, (FILE,))]
+
+
 def _skew_jobs(data: Path, full: bool) -> list[Job]:
     return [job for jobs in _SKEWS.values() for job in jobs(data, full)]
 
@@ -221,4 +244,5 @@ CHAPTERS = (
     Chapter(
         "frbc-skew", PAPER, "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed, (FILE,)
     ),
+    Chapter("frbc-reduction", PAPER, "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction, (FILE,)),
 )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
-
-from schemas.errors import StorageError, os_faults_as
 
 
 @dataclass(frozen=True)
@@ -189,72 +185,3 @@ def wilcoxon_table(caption: str, pairs: Mapping[str, tuple[Sequence[float], Sequ
 
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"
-
-
-# --- A report as Markdown with its pictures beside it -----------------------------------------------------------------
-
-
-TITLE = "The papers' tables and figures, and ours"
-
-INTRODUCTION = (
-    "Made by `glassfleet lab papers`. A number with ✓ has the digits that the paper prints; where it does not, the "
-    "printed one stands beside it. A number alone has no printed counterpart here: there is none, or this "
-    "program does not know it."
-)
-
-
-def write_report(report: Report, folder: Path) -> Path:
-    """Write ``report.md`` and ``pictures/*.png`` into `folder`; return the page's path.
-
-    Raises
-    ------
-    StorageError
-        They cannot be written.
-    """
-    page = folder / "report.md"
-    with os_faults_as(StorageError, f"cannot write the report into {folder}", ". Choose another --out"):
-        (folder / "pictures").mkdir(parents=True, exist_ok=True)
-        for picture in _pictures(report):
-            (folder / "pictures" / f"{picture.name}.png").write_bytes(picture.png)
-        page.write_text(as_markdown(report), encoding="utf-8")
-    return page
-
-
-def _pictures(report: Report) -> Iterator[Picture]:
-    for _, sections in report.chapters:
-        for section in sections:
-            yield from (block for block in section.blocks if isinstance(block, Picture))
-
-
-def _summary(report: Report) -> list[str]:
-    same, differing = report.verdicts()
-    total = same + len(differing)
-    if not total:
-        return ["No printed value could be compared."]
-    first = f"{same} of {total} printed values come out to the digit"
-    return [f"{first}." if not differing else f"{first}; {len(differing)} differ:", *differing]
-
-
-def as_markdown(report: Report) -> str:
-    """Return the report as Markdown; pictures are links into ``pictures/``."""
-    first, *rest = _summary(report)
-    lines = [f"# {TITLE}", "", INTRODUCTION, "", first, "", *(f"- {line}" for line in rest)]
-    lines += ["", *(f"- {note}" for note in report.notes)]
-    for chapter, sections in report.chapters:
-        lines += ["", f"## {chapter}"]
-        for section in sections:
-            lines += ["", f"### {section.title}", ""]
-            for block in section.blocks:
-                lines += [*_markdown_block(block), ""]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
-
-
-def _markdown_block(block: Text | Table | Picture) -> list[str]:
-    if isinstance(block, Text):
-        return [block.words]
-    if isinstance(block, Picture):
-        return [f"![{block.words}](pictures/{block.name}.png)", "", f"*{block.words}*"]
-    header = "| " + " | ".join(block.header) + " |"
-    rule = "|---|" + "---:|" * (len(block.header) - 1)
-    rows = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in block.rows]
-    return [f"**{block.caption}**", "", header, rule, *rows]

@@ -66,11 +66,15 @@ def bands(
     return _png(figure)
 
 
-def curves(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str) -> bytes:
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str, *, log: bool = False
+) -> bytes:
     """Draw lines: name -> (x, y)."""
     figure, (axis,) = _panels(1)
     for number, (name, (x, y)) in enumerate(series.items()):
         axis.plot(x, y, "o-", color=[*COLOURS.values(), *OTHERS][number % 7], label=name)
+    if log:
+        axis.set_xscale("log")
     axis.set(xlabel=xlabel, ylabel=ylabel)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False)

@@ -25,12 +25,12 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.model.baseline import recorded
 from glassfleet.model.intervals import errors_on, intervals, tell_forecasts
-from glassfleet.simulation import drawn, federated
+from glassfleet.simulation import central, drawn, federated
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
 from lab.protocols.fedga import run_split
-from lab.protocols.frbc import f1_scores
+from lab.protocols.frbc import f1_scores, reduction_curve
 from lab.protocols.paper import quantile_domain, rmse
 from lab.protocols.references import ANCHORS, fit_reference
 from lab.qoe.simulator import simulate_vehicle
@@ -87,6 +87,15 @@ def _nodes(data: Path, arguments: Arguments) -> FoldRows:
     """Return the nodes' rows of a fold of the classifier paper: arguments file, fold."""
     rows = _rows(data / arguments["file"], "frbc")
     return rows_of(plan_of(catalogue.load("frbc"), rows, {}, ()), rows.X, rows.y, arguments["fold"])
+
+
+def _curve(data: Path, arguments: Arguments) -> Any:
+    """F1 against the number of rules of one node's fold of the central model: arguments file, fold, sizes."""
+    scheme, rows = catalogue.load("frbc"), _nodes(data, arguments)
+    parameters = scheme.Parameters.model_validate({"n_sets": 5, "min_rows": 1})
+    model = central(scheme, parameters, rows.domain, pool(list(rows.train.values()))).model
+    test = pool(list(rows.test.values()))
+    return [[size, scores] for size, scores in reduction_curve(model, test.X, test.y, arguments["sizes"])]
 
 
 def _opaque(data: Path, arguments: Arguments) -> Any:
@@ -295,6 +304,7 @@ def _quantiles(values: NDArray[np.float64]) -> list[float]:
 KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "fold": _fold,
     "fedga": _fedga,
+    "curve": _curve,
     "opaque": _opaque,
     "qoe": _qoe,
     "qoe-reference": _qoe_reference,

@@ -20,7 +20,7 @@ from glassfleet.schemes.tsk.messages import TskQuestion
 from glassfleet.schemes.tsk.params import TskParameters
 from lab.audit import sums
 from lab.audit.journal import conduct, may_lose
-from lab.audit.model import model_alone
+from lab.audit.model import model_alone, shadowed
 from lab.audit.report import OPENED, audit, leaf_means
 from lab.audit.transcript import Opened, View, differences, views
 from tests.support.sample_models import unit_domain
@@ -185,3 +185,17 @@ def test_model_of_a_constant_gives_every_target_back_and_tells_no_row_from_anoth
     members, others = (replace(data_of(rows(9, seed=seed)), y=np.full(9, 0.5)) for seed in (0, 1))
     result = model_alone(constant, members, others)  # type: ignore[arg-type]
     assert (result.auc, result.met, result.met_others) == (0.5, 1.0, 1.0)
+
+
+def test_shadows_tell_members_of_a_model_that_memorises_and_of_no_other() -> None:
+    data = data_of(rows(60))
+    places = np.arange(data.rows)
+
+    def half(mask: Any) -> Dataset:
+        return Dataset(data.features, data.target, data.X[places[mask]], data.y[places[mask]])
+
+    memorised = shadowed(lambda mask: Memorised(half(mask)), data, 8)  # type: ignore[arg-type, return-value]
+    assert memorised.auc > 0.95
+    assert memorised.hits > 0.9
+    nothing = shadowed(lambda _: Memorised(half(places < 1)), data, 8)  # type: ignore[arg-type, return-value]
+    assert nothing.auc == pytest.approx(0.5, abs=0.1)

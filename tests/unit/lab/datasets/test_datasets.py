@@ -16,10 +16,21 @@ from click.testing import CliRunner
 from console import main
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import RawTable, fetch, read_any, read_arff, verify
+from lab.datasets.fetch import RawTable, fetch, read_any, read_arff, read_keel, verify
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, VerificationError
 from tests.support.processes import serving
+
+KEEL = """@relation weather
+@attribute Wind real [0.0, 9.5]
+@attribute Temperature real[-3.0,40.0]
+@attribute Sky {clear, cloudy}
+@inputs Wind, Sky
+@outputs Temperature
+@data
+1.50, 20.0, clear
+2.0, 21.5, cloudy
+"""
 
 ARFF = """% a comment
 @RELATION weather
@@ -38,7 +49,8 @@ CSV = "Wind,Sky,Temperature\n1.5,clear,20\n2,cloudy,21.50\n"
 WANTED = RawTable(("Wind", "Sky", "Temperature"), [["1.50", "clear", "20.0"], ["2.0", "cloudy", "21.5"]])
 
 
-def test_arff_is_read_with_quoted_names_and_cells() -> None:
+def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells() -> None:
+    assert read_keel(KEEL) == WANTED
     table = read_arff(ARFF)
     assert table.names == ("Wind", "the sky", "Temperature")
     assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
@@ -47,7 +59,7 @@ def test_arff_is_read_with_quoted_names_and_cells() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("a.arff", b"@relation x\n1,2\n", "line 2: '1,2' stands before @data"),
+        ("a.dat", b"@relation x\n1,2\n", "line 2: '1,2' stands before @data"),
         ("a.arff", b"@relation x\n", "no @data line"),
         ("a.arff", b"@attribute a real\n@attribute b real\n@data\n1,2\n3\n", "row 5: 1 cells, there are 2 columns"),
         ("a.arff", b"@attribute a real\n@data\n{0 1}\n", "sparse"),
@@ -55,6 +67,7 @@ def test_arff_is_read_with_quoted_names_and_cells() -> None:
         ("a.csv", b"\xff\xfea", "not UTF-8"),
         ("a.csv.gz", b"plain", "not a gzip file"),
         ("a.xls", b"", "unknown ending"),
+        ("a.dat", b"@attribute a real\n@outputs b\n@data\n1\n", "no column 'b'"),
     ],
 )
 def test_reader_names_the_fault_of_a_file(name: str, data: bytes, reason: str) -> None:
@@ -109,7 +122,7 @@ def known(url: str, **changes: Any) -> Known:
         home="https://example.org",
         licence="none",
         digest=WANTED.digest(),
-        source=Source((f"{url}/weather.csv",)),
+        source=Source((f"{url}/weather.dat",)),
     )
     return replace(first, **changes)
 
@@ -117,7 +130,7 @@ def known(url: str, **changes: Any) -> Known:
 @pytest.mark.parametrize(
     ("path", "data", "source"),
     [
-        ("/weather.arff", ARFF.replace("partly cloudy", "cloudy").encode(), {}),
+        ("/weather.dat", KEEL.encode(), {}),
         ("/weather.csv", CSV.encode(), {}),
         ("/weather.csv.gz", gzip.compress(CSV.encode(), mtime=0), {}),
         ("/t.csv", b"Temperature,Wind,Sky\n20,1.5,clear\n21.5,2,cloudy\n", {"target": "Temperature"}),
@@ -160,7 +173,7 @@ def test_command_fetches_once_and_verifies(
     server: tuple[str, type[Handler]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, handler = server
-    handler.files["/weather.csv"] = CSV.encode()
+    handler.files["/weather.dat"] = KEEL.encode()
     monkeypatch.setattr(command, "DATASETS", {"weather": known(url)})
     folder = str(tmp_path)
     missing = run("verify", "weather", "--data-dir", folder)
@@ -168,7 +181,7 @@ def test_command_fetches_once_and_verifies(
     assert isinstance(run("verify", "--data-dir", folder).exception, DataError)
     assert "fetched, verified" in run("fetch", "weather", "--data-dir", folder).output
     assert "is there" in run("fetch", "weather", "--data-dir", folder).output
-    assert handler.seen == ["/weather.csv"]
+    assert handler.seen == ["/weather.dat"]
     checked = json.loads(run("verify", "--data-dir", folder, "--json").output)
     assert checked == [{"name": "weather", "state": "same", "words": "2 rows, 2 inputs"}]
     (tmp_path / "weather.csv.gz").write_bytes(gzip.compress(CSV.replace("20", "19").encode()))

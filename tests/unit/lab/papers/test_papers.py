@@ -14,19 +14,9 @@ from scipy import stats
 from console.progress import Work
 from lab.papers.command import papers
 from lab.papers.jobs import Job
-from lab.papers.page import (
-    Cell,
-    Picture,
-    Report,
-    Section,
-    Table,
-    Text,
-    as_markdown,
-    number,
-    wilcoxon,
-    write_report,
-)
+from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number, wilcoxon
 from lab.papers.schedule import results_of
+from lab.papers.write import as_html, as_markdown, write_report
 from schemas.errors import RunFailedError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -42,16 +32,23 @@ def test_report_says_how_many_printed_values_come_out_and_names_the_others() -> 
     few = Table("u", ["set", "a"], [["x", number(1.0, 9.0)]], counted=False)
     report = Report([("paper", [Section("k", "Table 1", [table, few])])])
     assert report.verdicts() == (1, ["Table 1: x, b: 2.00 here, 3.00 printed"])
-    assert "1 of 2 printed values come out to the digit; 1 differ" in as_markdown(report)
+    for page in (as_markdown(report), as_html(report)):
+        assert "1 of 2 printed values come out to the digit; 1 differ" in page
 
 
-def test_page_holds_pictures_and_tables(tmp_path: Path) -> None:
+def test_pages_hold_pictures_tables_and_escaped_words(tmp_path: Path) -> None:
     blocks: list[Text | Table | Picture] = [
         Text("use `x` < y & z"),
         Table("t", ["a", "b|c"], [["p|q", Cell("1", "2")]]),
         Picture("dot", "a <b>", PNG),
     ]
     write_report(Report([("paper", [Section("k", "Table 1", blocks)])], ["a note"]), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "use <code>x</code> &lt; y &amp; z" in page
+    assert "data:image/png;base64,iVBORw0KGgo=" in page
+    assert 'alt="a &lt;b&gt;"' in page
+    assert "src=" in page
+    assert 'src="http' not in page
     text = (tmp_path / "report.md").read_text()
     assert "![a <b>](pictures/dot.png)" in text
     assert "p\\|q" in text
@@ -148,7 +145,7 @@ def test_command_makes_a_report_with_the_published_digits(glassfleet_data: Path,
     result = CliRunner().invoke(papers, arguments)
     assert result.exit_code == 0, result.output
     assert "frbc-1 is left out" in result.stderr
-    assert result.stdout.splitlines() == [str(out / "report.md")]
+    assert result.stdout.splitlines() == [str(out / "report.md"), str(out / "report.html")]
     text = (out / "report.md").read_text()
     # Accuracy (7) and size (4); client 4 is known to come out as 1.35.
     assert "10 of 11 printed values come out to the digit; 1 differ:" in text
