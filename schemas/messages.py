@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schemas.codec import Value
-from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
-from schemas.text import first_fault
 from schemas.trial import place_in_sample
 from schemas.window import Window
 
@@ -503,21 +499,3 @@ BODIES: dict[str, type[Body]] = {
         Forecast,
     )
 }
-
-B = TypeVar("B", bound=Body)
-
-
-def parse_body(kind: str, value: Mapping[str, Value]) -> Body:
-    """Check the body of a message of `kind`; raises WireError (``unknown-kind`` or ``malformed``)."""
-    body = BODIES.get(kind)
-    if body is None:
-        raise WireError("unknown-kind", f"this protocol version has no message kind {kind[:40]!r}")
-    return checked(body, value)
-
-
-def checked(body: type[B], value: Value) -> B:
-    """Return `value` as a body; raises WireError ``malformed``."""
-    try:
-        return body.model_validate(value)
-    except ValidationError as fault:
-        raise WireError("malformed", f"{body.kind}.{first_fault(fault)}"[:400]) from fault
