@@ -21,7 +21,7 @@ from glassfleet.model.baseline import recorded
 from glassfleet.private.support import read_noted
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
-from schemas.window import Window
+from schemas.rounds import Window
 
 MAX_ROUNDS = 10_000
 """A scheme that has not finished by then never will."""

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
-from schemas.trial import place_in_sample
-from schemas.window import Window
+from schemas.rounds import Window, place_in_sample
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
@@ -206,7 +205,7 @@ class Sample(Body):
     salt : str
         Of the round: every round asks others.
     last : str
-        An agent is asked when its place (`schemas.trial.place_in_sample`) is this or before it.
+        An agent is asked when its place (`schemas.rounds.place_in_sample`) is this or before it.
     """
 
     kind: ClassVar[str] = "sample"
@@ -355,7 +354,7 @@ class Trial(Body):
     salt : str
         Of the rollout: who is first differs from rollout to rollout.
     below : int
-        An agent takes part when its place (`schemas.trial.place`) is below this, 0 to 2^32.
+        An agent takes part when its place (`schemas.rounds.place`) is below this, 0 to 2^32.
     champion : str
         Digest of the model that the candidate is compared with; empty: the constant, see `Evaluation`.
     formers : list of Former

@@ -13,7 +13,7 @@ import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
-from console.checkup.finding import Finding, looked, warning, wrong
+from console.checkup.machine import Finding, looked, warning, wrong
 from console.common import (
     BrokerOptions,
     broker_options,

@@ -15,7 +15,7 @@ from coordinator.engine.events import NUMBERS, Offer
 from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
-from schemas.trial import place_in_sample
+from schemas.rounds import place_in_sample
 
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""

@@ -16,7 +16,7 @@ from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.private.totals import known
 from schemas.messages import Outcome, PrivateGroup, Receipt, Request, Sample
-from schemas.trial import place_in_sample
+from schemas.rounds import place_in_sample
 
 
 class Conduct(Protocol):

@@ -25,7 +25,7 @@ from glassfleet.evaluation.paired import MOST_FORMERS, from_sums
 from glassfleet.evaluation.scores import same_target
 from glassfleet.explain.difference import moved
 from glassfleet.model.baseline import recorded
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.record import CENTRAL, ModelRecord, Training
 

@@ -19,8 +19,8 @@ from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 from schemas.messages import Id
+from schemas.rounds import Window
 from schemas.text import first_fault
-from schemas.window import Window
 
 Column = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]

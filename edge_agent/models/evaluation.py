@@ -35,7 +35,7 @@ from glassfleet.evaluation.paired import difference
 from glassfleet.evaluation.scores import without_few
 from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS
-from schemas.documents import canonical_json, document_digest
+from schemas.codec import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
 from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord

@@ -28,8 +28,8 @@ from schemas.envelope import read_model
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
+from schemas.rounds import place
 from schemas.topics import Topics
-from schemas.trial import place
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.trust.signing import Verifier

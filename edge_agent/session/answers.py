@@ -25,7 +25,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DocumentError
 from schemas.messages import ContributionBody
 

@@ -13,7 +13,7 @@ import numpy as np
 from glassfleet.data.clock import TIMES
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
-from schemas.window import Window
+from schemas.rounds import Window
 
 FEWEST: Final = 20
 """Rows; a vehicle with fewer in a window of days has too little to learn from."""

@@ -36,8 +36,7 @@ from glassfleet.evaluation.f1 import MOST_CONFUSED, confusion, macro_f1
 from glassfleet.evaluation.paired import MOST_FORMERS, MOST_TOLD, PairedDifference, difference, relative
 from glassfleet.model.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
 from glassfleet.private.chain import SCORES_SCHEME
-from schemas.codec import Value
-from schemas.documents import document_digest
+from schemas.codec import Value, document_digest
 from schemas.errors import RunFailedError
 
 KIND: Final = "scores"

@@ -126,11 +126,11 @@ class ReadsRules(ABC):
 
     _forecasts: Mapping[int, Forecasts] = MappingProxyType({})
     why_few: str = ""
-    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.model.forecasts`."""
+    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.model.intervals`."""
 
     @property
     def forecasts(self) -> Mapping[int, Forecasts]:
-        """What rules forecast, by index; see :mod:`glassfleet.model.forecasts`."""
+        """What rules forecast, by index; see :mod:`glassfleet.model.intervals`."""
         return self._forecasts
 
     @forecasts.setter

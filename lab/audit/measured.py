@@ -26,10 +26,9 @@ from glassfleet.errors import TaskError
 from glassfleet.model.protocol import Model
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.simulation import counted_rows, federated
-from lab.audit.journal import Transcript, transcript_of
+from lab.audit.journal import Transcript, conduct, may_lose, transcript_of
 from lab.audit.model import ModelLeak, Shadowed, model_alone, shadowed
 from lab.audit.options import LeakageOptions
-from lab.audit.private import conduct, may_lose
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
 from lab.audit.transcript import Opened

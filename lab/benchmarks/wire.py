@@ -25,7 +25,7 @@ from glassfleet.simulation import federated
 from lab.benchmarks.measure import made_up, ms, print_table, wait
 from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""

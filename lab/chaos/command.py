@@ -104,8 +104,7 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
     from lab.chaos.conduct import Settings, play
-    from lab.chaos.fleet import Fleet
-    from lab.chaos.rows import write_data
+    from lab.chaos.fleet import Fleet, write_data
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
     seed, secure, private, standby = options.seed, options.secure, options.private, options.standby

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from deploy.site import formulas
+from deploy.site import content
 from tests.support.docs.pages import ROOT, pages
 
 
@@ -66,7 +66,7 @@ def test_site_shows_every_field_of_every_message(site: Path):
 
 
 def test_formula_becomes_a_picture_that_can_be_read_aloud():
-    drawn = formulas.replace(r'<p><span class="arithmatex">\(w_i\)</span></p>')
+    drawn = content.replace(r'<p><span class="arithmatex">\(w_i\)</span></p>')
 
     assert '<path d="M' in drawn
     assert 'aria-label="w_i"' in drawn

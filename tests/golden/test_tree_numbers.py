@@ -21,7 +21,7 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 from lab.experiments.folds import Parts, averages_of, plan_of
 from lab.papers.work import fleet
 from lab.protocols.paper import rmse
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.datasets import dataset, file_of
 from tests.support.sample_models import unit_domain
 

@@ -20,7 +20,7 @@ from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
 from lab.fleet import Fleet
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.cloud import CoordinatorProcess, ended, record_of
 from tests.support.processes import eventually, policy_file
 

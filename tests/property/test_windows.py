@@ -14,7 +14,7 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.recent import FEWEST, recent
 from schemas.errors import DataError, UsageError
-from schemas.window import DAY, Window
+from schemas.rounds import DAY, Window
 from tests.support.agent_bench import rows
 from tests.support.schedules import assert_promises, central_digest, schedule_fault, train_only
 from tests.support.simulation import Simulation

@@ -24,7 +24,7 @@ from coordinator.main import assemble
 from coordinator.process.service import Service
 from glassfleet.contract.messages import Task
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState, Body, ContributionBody, Receipt, Request

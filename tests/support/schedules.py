@@ -15,9 +15,9 @@ from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.model.baseline import recorded
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.record import ModelRecord
-from schemas.window import Window
+from schemas.rounds import Window
 from tests.support.memory_broker import Saved
 from tests.support.simulation import Simulation
 

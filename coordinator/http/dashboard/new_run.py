@@ -19,8 +19,8 @@ from glassfleet.contract import catalogue
 from glassfleet.data.parameters import Parameter, parameters_of
 from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, NotFoundError, UsageError
+from schemas.rounds import Window
 from schemas.text import first_fault
-from schemas.window import Window
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard

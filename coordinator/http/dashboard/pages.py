@@ -12,9 +12,9 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.duty.causes import look
+from coordinator.duty import look
 from coordinator.fleet.differences import with_scores
-from coordinator.http.access import PAGE, READER_AT_ONCE
+from coordinator.http.access import PAGE, READER_AT_ONCE, TokenCheck
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, as_file, read_assets, read_templates, styles
 from coordinator.http.dashboard.leakage import place_of, read_report
@@ -24,9 +24,8 @@ from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import NameStanding, with_candidate
 from coordinator.http.dashboard.vehicles import chosen, counts, parts, scored
 from coordinator.http.dashboard.week import week
+from coordinator.http.errors import ShownJson
 from coordinator.http.guard import PROGRAMS
-from coordinator.http.text import ShownJson
-from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.evaluation.paired import in_words
 from glassfleet.explain import text

@@ -15,7 +15,7 @@ from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.model.baseline import filled, typical_row
-from glassfleet.model.forecasts import rule_forecasts
+from glassfleet.model.intervals import rule_forecasts
 from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.columns import common_of, decide_columns

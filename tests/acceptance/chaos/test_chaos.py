@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from broker.identity import load_identity
-from lab.chaos import signatures
+from lab.chaos import breaches
 from lab.chaos.audit import Evidence, examine, gather
 from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.faulty_transport import VARIABLE
-from lab.chaos.fleet import Fleet
+from lab.chaos.fleet import Fleet, write_data
 from lab.chaos.report import lines
-from lab.chaos.rows import write_data
 from lab.chaos.schedule import COORDINATOR, SECURE_KINDS, WORKER_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
@@ -267,10 +266,10 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
     size = path.stat().st_size
     first = len(json.dumps(answer)) + 1
     shut_out = "broker: our certificate was revoked: ask for a new token"
-    assert signatures.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
-    assert signatures.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
-    assert len(signatures.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
-    assert "welcome" in signatures.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
+    assert breaches.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
+    assert breaches.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
+    assert len(breaches.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
+    assert "welcome" in breaches.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
 
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
@@ -280,9 +279,9 @@ def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
         ("coordinator", {**line, "since_last": 3}),
         ("v2", {"event": "receipt"}),
     ]
-    assert signatures.refusals(result, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
-    assert len(signatures.refusals(result, TOPICS, {"v2"})[1]) == 2
-    assert len(signatures.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
+    assert breaches.refusals(result, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
+    assert len(breaches.refusals(result, TOPICS, {"v2"})[1]) == 2
+    assert len(breaches.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
 
 
 def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path: Path) -> None:
@@ -292,6 +291,6 @@ def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path
     state = Envelope(fleet="chaos", body=AgentState(status="up", incarnation="i"), agent="v1").to_bytes()
     retained = {topic: Signer(identity.key, identity.certificate).seal(topic, state), TOPICS.revoked(): b"PEM"}
     authority = ca.authority
-    assert signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
+    assert breaches.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
     authority.revoke("v1")
-    assert "was revoked" in signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]
+    assert "was revoked" in breaches.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]

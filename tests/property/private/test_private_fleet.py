@@ -120,7 +120,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
         assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)  # six standard deviations of coins
 
 
-@pytest.mark.parametrize("publish", [9, 34, *(pytest.param(n, marks=SLOW) for n in (2, 17, 18, 50))])
+@pytest.mark.parametrize("publish", [34, *(pytest.param(n, marks=SLOW) for n in (2, 9, 17, 18, 50))])
 def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(state_dir: Path, publish: int) -> None:
     simulation = fleet(state_dir, seed=publish)
     simulation.crash_coordinator_at_publish(publish)
@@ -134,7 +134,7 @@ def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(
     assert check(simulation)["cohort"] == list(NAMES)
 
 
-@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("dies", [pytest.param(False, marks=SLOW), True])
 @pytest.mark.parametrize("moment", [8, *(pytest.param(n, marks=SLOW) for n in (*range(1, 8), *range(13, 40)))])
 def test_no_part_of_a_request_is_left_when_the_broker_goes_back_to_any_moment(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch, moment: int, dies: bool
@@ -184,9 +184,8 @@ def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(s
     simulation.start_run(spec())
     with pytest.raises(UsageError, match="private run 'r1' is open"):
         simulation.start_run(spec("r2"))
-    check(simulation)
-    simulation.start_run(spec("r2"))
-    check(simulation, "r2")
+    simulation.cloud.cancel("r1")
+    assert simulation.start_run(spec("r2")) == "r2"
 
 
 def learn(simulation: Simulation, run: str, **changes: Any) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import central, federated
-from schemas.codec import decode, encode
-from schemas.documents import document_digest
+from schemas.codec import decode, document_digest, encode
 from schemas.errors import RunFailedError
 
 _MODEL_TREES: dict[str, st.SearchStrategy[Any]] = {

@@ -162,7 +162,7 @@ def test_missing_extra_is_named_with_its_pip_command(
 
 def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
     heavy = ["cryptography", "rich", "scipy", "sklearn"]
-    some = [*heavy, "lab.audit.private", "glassfleet.schemes.frt"]
+    some = [*heavy, "lab.audit.journal", "glassfleet.schemes.frt"]
     code = (
         "import sys; from console.main import run; run(['coordinator', '--fleet', '!']); import coordinator.main; "
         f"import coordinator.http.api; print([name for name in {some} if name in sys.modules])"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.port import Message
-from console.operator.follow import not_asked_lines
-from coordinator.duty.causes import look_at
+from console.operator.connection import not_asked_lines
+from coordinator.duty import look_at
 from coordinator.specification.run import RoundPolicy
 from schemas import codec
 from schemas.envelope import Envelope

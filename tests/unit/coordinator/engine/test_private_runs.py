@@ -116,7 +116,7 @@ def test_vehicle_of_a_run_that_the_coordinator_has_forgotten_is_left_out_by_name
     stage.check_end()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 15])
+@pytest.mark.parametrize("count", [2, 3, *(pytest.param(count, marks=pytest.mark.slow) for count in (0, 1, 15))])
 def test_group_answers_from_new_rows_where_enough_have_some_and_nobody_is_left_out_for_it(count: int) -> None:
     stage = paired(rounds=0, earlier=[total_of(AGENTS)])
     for agent in AGENTS[:count]:
@@ -272,7 +272,7 @@ def test_other_groups_keep_their_answers_when_one_is_founded_again() -> None:
     stage.check_end()
 
 
-@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
     stage = paired(rounds=rounds)
     stage.vehicles["v07"].lies = True
@@ -287,7 +287,7 @@ def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int
     stage.check_end()
 
 
-@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize("rounds", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_by_name(rounds: int) -> None:
     stage = paired(rounds=rounds)
     stage.answer("v00", noise=np.uint64(2**63 + 12345))

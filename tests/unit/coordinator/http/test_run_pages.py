@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from coordinator.config import CoordinatorConfig
+from coordinator.http.access import TokenCheck
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison
 from coordinator.http.dashboard.leakage import place_of
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
-from coordinator.http.tokens import TokenCheck
 from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document

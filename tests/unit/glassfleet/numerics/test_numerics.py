@@ -147,7 +147,7 @@ from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 def learn(name, rows, columns, **settings):
     rng = np.random.default_rng(5)

@@ -19,8 +19,8 @@ from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_
 from glassfleet.schemes.tsk.messages import TskQuestion
 from glassfleet.schemes.tsk.params import TskParameters
 from lab.audit import sums
+from lab.audit.journal import conduct, may_lose
 from lab.audit.model import model_alone, shadowed
-from lab.audit.private import conduct, may_lose
 from lab.audit.report import OPENED, audit, leaf_means
 from lab.audit.transcript import Opened, View, differences, views
 from tests.support.sample_models import unit_domain

@@ -18,7 +18,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import recorded
 from lab.demo.command import keep_promise
 from lab.demo.display import Live
-from lab.demo.plan import for_private_run, make_plan
+from lab.demo.options import for_private_run, make_plan
 from lab.demo.reference import Verdict, judge
 from lab.demo.vehicles import check_columns, real_files
 from schemas.errors import DataError, VerificationError

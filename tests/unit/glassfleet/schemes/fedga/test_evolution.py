@@ -34,7 +34,7 @@ from glassfleet.schemes.fedga.genetics import (
     swap_substrings,
 )
 from glassfleet.simulation import federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain
 

@@ -19,7 +19,7 @@ from glassfleet.schemes.frbc import SCHEME as FRBC
 from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
 from glassfleet.simulation import central, federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain
 

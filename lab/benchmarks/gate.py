@@ -29,6 +29,7 @@ from glassfleet.evaluation.paired import (
     from_sums,
     over_vehicles,
 )
+from lab.benchmarks.measure import print_table
 
 Floats = NDArray[np.float64]
 Drift = Literal["none", "abrupt", "gradual", "seasonal"]
@@ -189,13 +190,11 @@ def power(vehicles: int, change: float, seed: int) -> bool:
     return world.estimates(world.center, [(1, 2)])[0].most <= MARGIN
 
 
-def nights(fleets: int = 200, seed: int = 1) -> None:
+def gate(fleets: int = 200, seed: int = 1) -> None:
     """Print both tables."""
-    print(f"\n{fleets} fleets, of {', '.join(map(str, SIZES))} vehicles in turn; {NIGHTS} nights; seed {seed}.\n")
     columns = ("drift", "vehicles", "fleets", "changes", "of these back", "nights above the best in use by > 1 %",
                "at most", "nights in a row above the best shown by > 1 %", "at most")  # fmt: skip
-    print("|", " | ".join(columns), "|")
-    print("|---" * len(columns), "|", sep="")
+    lines = []
     for drift in DRIFTS:
         for size, is_private in ((3, False), (8, False), (30, False), (8, True)):
             count = max(1, fleets // len(SIZES) // (1 if drift == "none" else 4))
@@ -204,21 +203,26 @@ def nights(fleets: int = 200, seed: int = 1) -> None:
             above = sum(night.used > MARGIN for night in every)
             # Where the truth moves, an old version that nobody kept may be right again.
             in_use = (f"{above} of {len(every)}", f"{max(night.used for night in every):.2%}")
-            line = (
+            lines.append((
                 drift, f"{size}{' private' if is_private else ''}", count,
                 f"{sum(night.changed for night in every) / count:.1f}",
                 f"{sum(night.returned for night in every) / count:.1f}",
                 *(in_use if drift == "none" else ("", "")),
                 max(longest([night.shown > MARGIN for night in run]) for run in runs),
                 f"{max(night.shown for night in every):.1%}",
-            )  # fmt: skip
-            print("|", " | ".join(map(str, line)), "|", flush=True)
+            ))  # fmt: skip
+    title = f"{fleets} fleets, of {', '.join(map(str, SIZES))} vehicles in turn; {NIGHTS} nights; seed {seed}"
+    print_table(title, columns, lines)
     changes = (-0.05, -0.03, -0.02, -0.01, 0.0, MARGIN)
-    print(f"\nHow often a version passes beside one other (level {LEVEL:.2%}), by the true change of its error:\n")
-    print("| vehicles |", " | ".join(f"{change:+.0%}" for change in changes), "|")
-    print("|---:|", "---:|" * len(changes), sep="")
-    for size, times in ((3, 300), (8, 300), (30, 100), (1000, 20)):
-        shares = [
-            np.mean([power(size, change, fleet_seed(seed, number)) for number in range(times)]) for change in changes
-        ]
-        print(f"| {size:,} |", " | ".join(f"{share:.0%}" for share in shares), "|", flush=True)
+    print_table(
+        f"How often a version passes beside one other (level {LEVEL:.2%}), by the true change of its error",
+        ["vehicles", *(f"{change:+.0%}" for change in changes)],
+        [
+            [f"{size:,}", *(f"{_passing(size, change, seed, times):.0%}" for change in changes)]
+            for size, times in ((3, 300), (8, 300), (30, 100), (1000, 20))
+        ],
+    )
+
+
+def _passing(vehicles: int, change: float, seed: int, times: int) -> float:
+    return float(np.mean([power(vehicles, change, fleet_seed(seed, number)) for number in range(times)]))

@@ -1,4 +1,4 @@
-"""``python -m lab.nights.drift [--fleets N] [--seed N]``: how soon a drift is found, and how often one that is none.
+"""How soon a drift is found, and how often one that is none.
 
 Every night each vehicle draws new test rows; the model stays. Its rules are intervals of its first input, so that they
 have as many rows as rules of a real tree. Errors have a size of their own in every vehicle and rule. The functions are
@@ -7,7 +7,6 @@ those of vehicles and coordinator (`glassfleet.evaluation.drift`).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -16,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.evaluation.drift import COLUMNS, DriftMemory, Moved, drifted, figures
-from lab.nights.simulation import fleet_seed
+from lab.benchmarks.gate import fleet_seed
+from lab.benchmarks.measure import print_table
 
 Floats = NDArray[np.float64]
 Kind = Literal["none", "restless", "rule", "rule, a quarter", "input", "input, a quarter", "gradual"]
@@ -114,11 +114,9 @@ def judged(found: Sequence[Sequence[Moved]], kind: Kind) -> tuple[int | None, in
 
 def drifts(fleets: int = 40, seed: int = 1) -> None:
     """Print the table."""
-    print(f"\n{fleets} fleets a line; {NIGHTS} nights, drift from night {BEGIN + 1} on; seed {seed}.\n")
     columns = ("what moves", "vehicles", "found in the first night", "within two", "within seven", "ever",
                "false alarms in 30 nights")  # fmt: skip
-    print("|", " | ".join(columns), "|")
-    print("|---" * len(columns), "|", sep="")
+    lines = []
     for kind, words in KINDS:
         for size in SIZES:
             results = [judged(simulated(size, kind, fleet_seed(seed, number)), kind) for number in range(fleets)]
@@ -126,12 +124,7 @@ def drifts(fleets: int = 40, seed: int = 1) -> None:
             shares = [sum(hit <= most for hit in hits) / fleets for most in (1, 2, 7, NIGHTS)]
             false = sum(count for _, count in results) / fleets * 30 / (NIGHTS - 1)
             line = (*(f"{each:.0%}" if kind not in {"none", "restless"} else "" for each in shares), f"{false:.2f}")
-            print("|", " | ".join((words, str(size), *line)), "|", flush=True)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m lab.nights.drift")
-    parser.add_argument("--fleets", type=int, default=40, metavar="N", help="of each size, for each drift")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="another simulation")
-    options = parser.parse_args()
-    drifts(options.fleets, options.seed)
+            lines.append((words, size, *line))
+    print_table(
+        f"{fleets} fleets a line; {NIGHTS} nights, drift from night {BEGIN + 1} on; seed {seed}", columns, lines
+    )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.config import CoordinatorConfig
-from coordinator.duty.notices import DAY, LASTS, LASTS_LONG, Key, NoticeMemory, due
+from coordinator.duty import DAY, LASTS, LASTS_LONG, Key, NoticeMemory, due
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
 from coordinator.process.notifier import AGAIN, Notifier, channels

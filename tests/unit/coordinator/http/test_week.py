@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from coordinator.duty.causes import Look
-from coordinator.duty.week import VersionChange, Week, week
+from coordinator.duty import Look
+from coordinator.http.dashboard.week import VersionChange, Week, week_of
 from coordinator.journal.port import Decision
 from coordinator.runs.view import suspended_document
 from glassfleet.contract import catalogue
@@ -47,9 +47,9 @@ def moved(name: str, version: int) -> list[str]:
     return [f"rule 1 of {name} {version} has moved"]
 
 
-def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week:
+def week(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week:
     nobody = Look({}, {}, {}, {})
-    return week("f", NOW, decisions=decisions, runs=runs or [], look=nobody, compared=compared, moved=moved)
+    return week_of("f", NOW, decisions=decisions, runs=runs or [], look=nobody, compared=compared, moved=moved)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def week_of(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> W
     ],
 )
 def test_week_says_whether_a_model_is_better(decisions: list[Decision], headline: str) -> None:
-    (model,) = week_of(*decisions)["models"]
+    (model,) = week(*decisions)["models"]
     assert model["headline"] == headline
 
 
 def test_week_lists_what_became_of_versions_and_nothing_older() -> None:
-    (model,) = week_of(current(8, 1), current(6, 2), waits(5, 3), current(1, 1, "rolled-back", "it brakes too late"))[
+    (model,) = week(current(8, 1), current(6, 2), waits(5, 3), current(1, 1, "rolled-back", "it brakes too late"))[
         "models"
     ]
     assert [(turn["version"], turn["what"], turn["why"]) for turn in model["turns"]] == [
@@ -90,12 +90,12 @@ def test_week_lists_what_became_of_versions_and_nothing_older() -> None:
 
 
 def test_week_says_what_has_moved_since_the_version_in_use_was_learned() -> None:
-    assert week_of(current(8, 1), current(1, 2))["drift"] == ["m: rule 1 of m 2 has moved"]
+    assert week(current(8, 1), current(1, 2))["drift"] == ["m: rule 1 of m 2 has moved"]
 
 
 def test_week_leaves_references_and_candidates_that_are_tried_out() -> None:
     tried = replace(waits(1, 2), body={"version": 2, "reason": "", "trial": {"below": 1000}})
-    assert week_of(replace(current(1, 1), name="m.central"), tried)["models"] == []
+    assert week(replace(current(1, 1), name="m.central"), tried)["models"] == []
 
 
 @pytest.fixture(scope="module")
