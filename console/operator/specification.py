@@ -140,7 +140,7 @@ def checked_parameters(scheme: Scheme, given: Mapping[str, Any], before: str = "
     """Return the parameters of a scheme; raises UsageError that names the one at fault, and what there is."""
     from pydantic import ValidationError
 
-    from glassfleet.data.parameters import parameter_fault
+    from glassfleet.data.documents import parameter_fault
 
     try:
         return scheme.Parameters.model_validate(given)

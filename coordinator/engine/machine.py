@@ -67,10 +67,9 @@ from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import PrivateRuns
 from glassfleet.contract.messages import Task
-from glassfleet.contract.scheme import Server, is_label_scheme, private_parameters
-from glassfleet.data.parameters import parameter_fault
+from glassfleet.contract.scheme import PrivateRuns, Server, is_label_scheme, private_parameters
+from glassfleet.data.documents import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.evaluation.influence import Influence

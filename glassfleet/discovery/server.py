@@ -14,8 +14,17 @@ from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.data.categories import check_categories, check_labels, union_of, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.discovery.client import reached, read_task, stretches_of
-from glassfleet.discovery.gaps import middles, taken_for
-from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
+from glassfleet.discovery.guard import (
+    LEVERAGE,
+    counted,
+    fewest_vehicles,
+    middles,
+    noted,
+    supported,
+    taken_for,
+    usual_rows,
+    weighed_down,
+)
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import ZERO, Grid, narrowest, outward

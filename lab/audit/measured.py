@@ -20,7 +20,7 @@ from edge_agent.sources.readers import vehicle_files
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, private_parameters
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.parameters import parameter_fault
+from glassfleet.data.documents import parameter_fault
 from glassfleet.discovery import discover
 from glassfleet.errors import TaskError
 from glassfleet.model.protocol import Model

@@ -39,7 +39,7 @@ PLACES = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
 
 STARTS_PROCESSES = {
     # Of ours: a vehicle's long answers, recordings, brokers, workers, folds, all of demo, chaos, benchmarks, tests.
-    "edge_agent/compute/worker.py", "edge_agent/recordings/apart.py", "broker/servers/process.py",
+    "edge_agent/worker.py", "edge_agent/recordings/signals.py", "broker/servers/process.py",
     "coordinator/process/intake.py",
     "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.

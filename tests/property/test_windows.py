@@ -12,7 +12,7 @@ import pytest
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.recent import FEWEST, recent
+from glassfleet.data.sampling import FEWEST, recent
 from schemas.errors import DataError, UsageError
 from schemas.rounds import DAY, Window
 from tests.support.agent_bench import rows

@@ -28,9 +28,8 @@ from coordinator.engine.events import from_value
 from coordinator.engine.state import Round
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
-from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, Task
-from glassfleet.contract.scheme import Server
+from glassfleet.contract.scheme import Abilities, Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from schemas import codec

@@ -16,7 +16,7 @@ from coordinator.journal.port import DECLARED, overview
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec, with_participation
 from glassfleet.contract import catalogue
-from glassfleet.data.parameters import Parameter, parameters_of
+from glassfleet.data.documents import Parameter, parameters_of
 from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, NotFoundError, UsageError
 from schemas.rounds import Window

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from coordinator.engine import AgentDown, AgentUp, Malformed, OpenRound, Refused, pairing
 from glassfleet.private.groups import cut_groups
 from glassfleet.private.totals import Total, singled_out
-from glassfleet.schemes.frt.support import answer_support
+from glassfleet.schemes.frt.server import answer_support
 from tests.support.privacy.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 

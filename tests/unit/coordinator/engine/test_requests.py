@@ -225,10 +225,7 @@ def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int]
         RunSpec.from_document(document)
 
 
-@pytest.mark.parametrize("scheme", ["frt", "tsk"])
-def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
-    engine = Engine()
-    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
-    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
-        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
-    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
+def test_what_a_private_run_cannot_go_with_is_said_before_it() -> None:
+    document = {"scheme": "tsk", "parameters": {"antecedents": "local"}, "private": {}}
+    with pytest.raises(UsageError, match="own rules are no sums"):
+        Engine().parameters(RunSpec.from_document(document))

@@ -23,7 +23,7 @@ from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet.contract import catalogue
-from glassfleet.data.parameters import parameters_of
+from glassfleet.data.documents import parameters_of
 from glassfleet.evaluation.paired import in_words
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
