@@ -357,7 +357,7 @@ class Coordinator:
             _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
         elif self.fleet.came_unreadable(agent, reason):
             receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
-            self.effects.receipt(SendReceipt(agent, receipt), None)
+            self.effects.receipt(SendReceipt(BIRTH, agent, receipt), None)
 
     def _presence_events(self, message: Envelope | Address, at: float) -> list[tuple[str, Event]]:
         state = message.body if isinstance(message, Envelope) else None

@@ -94,7 +94,8 @@ class Draft:
 
     def receipt(self, agent: str, digest: str, outcome: Outcome, reason: str = "") -> None:
         """Tell an agent what became of its message."""
-        self.effects.append(SendReceipt(agent, _receipt(self.state.run, digest, outcome, reason)))
+        run = self.state.run
+        self.effects.append(SendReceipt(run, agent, _receipt(run, digest, outcome, reason)))
 
     def without_broker(self, what: str) -> str:
         """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
