@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.port import Transport
-from edge_agent.compute.worker import LOOK
 from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, ScoreTeller, in_words
 from edge_agent.models.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing
+from edge_agent.worker import LOOK
 from schemas.envelope import read_model
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial

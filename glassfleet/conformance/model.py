@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from glassfleet.conformance.bench import Bench, must_refuse, raises_only, replaced, require, value_paths
-from glassfleet.contract.abilities import Abilities
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Participation, Purpose
 from glassfleet.data.documents import MEMBERS
 from glassfleet.model.protocol import Model
 from schemas.codec import canonical_json

@@ -47,10 +47,6 @@ class FuzzyRegressionTree(SchemeRegressor):
         Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
-    prune : float, default 0.0
-        Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
-    max_slopes : int or None, default None
-        Most inputs in a leaf's polynomial. None: all.
 
     See Also
     --------
@@ -67,8 +63,6 @@ class FuzzyRegressionTree(SchemeRegressor):
     inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
     exact: bool = False
     min_rows: int = 3
-    prune: float = 0.0
-    max_slopes: int | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Abilities, PrivateRuns
 from glassfleet.contract.sums import add_up
 from glassfleet.contract.tasks import Remembered
 from glassfleet.data.domain import Domain

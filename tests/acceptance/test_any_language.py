@@ -99,7 +99,7 @@ def mixed_fleet(processes: Processes, folder: Path, size: int, port: str) -> tup
 
 def begin(processes: Processes, folder: Path, agents: int, **settings: Any) -> str:
     """Begin a run of all vehicles; give its id."""
-    wanted = policy_file(folder, policy={"gather_agents": agents}, **settings)
+    wanted = policy_file(folder, rounds={"gather_agents": agents}, **settings)
     begun = processes.call("run", "start", *wanted, "--exact", "--deadline", "60", "--model", "m", "--json")
     assert begun.returncode == 0, begun.stderr + processes.logs()
     return str(json.loads(begun.stdout)["run"])

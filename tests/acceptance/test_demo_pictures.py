@@ -128,7 +128,7 @@ class Stage:
         spec = {name: value for name, value in self.run["spec"].items() if name != "run"}
         spec |= {"domain": self.run["domain"], "bounds": None}
         spec["parameters"] = {**spec["parameters"], "size_tolerance": 0.003}
-        spec["policy"] = {**spec["policy"], "gather_agents": len(self.up()), "deadline": PATIENCE}
+        spec["rounds"] = {**spec["rounds"], "gather_agents": len(self.up()), "deadline": PATIENCE}
         return str(self.post("/api/runs", spec)["run"])
 
 

@@ -58,7 +58,7 @@ class Cloud:
                 "scheme": "federated_median",
                 "parameters": parameters,
                 "domain": DOMAIN.to_document(),
-                "policy": {"gather_agents": 3, "min_agents": 3, "deadline": 60},
+                "rounds": {"gather_agents": 3, "min_agents": 3, "deadline": 60},
             }
         )
         self.service.call(lambda core: core.start_run(spec))

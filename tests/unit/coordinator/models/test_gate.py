@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.specification.rollout import GATE, RolloutPlan
-from glassfleet.contract.abilities import Abilities
+from glassfleet.contract.scheme import Abilities
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation, ModelPointer, Trial

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from annotated_types import Ge, Gt, Le
 
 from edge_agent.storage import explained
-from glassfleet.contract.abilities import Cost
+from glassfleet.contract.scheme import Cost
 from glassfleet.errors import TaskError
 from schemas import codec
 
