@@ -94,20 +94,19 @@ def encoded_part(data: bytes, *keys: str) -> memoryview:
     return memoryview(data)[start : reader.tell()]
 
 
-def encode_around(value: Mapping[str, Value], key: str, encoded: bytes | memoryview) -> bytes:
-    """Encode the map `value` with one value more, `encoded` already, under `key`."""
+def encode_around(value: Mapping[str, Value], key: str) -> tuple[bytes, bytes]:
+    """Encode the map `value` with one value more under `key`: what stands before that value, and what behind it."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_map_header(len(value) + 1)
     before = b""
     for name in sorted([*value, key]):
         packer.pack(name)
         if name == key:
-            before = packer.bytes()
+            before = bytes(packer.bytes())
             packer.reset()
         else:
             packer.pack(_plain(value[name], 1))
-    after: bytes = packer.bytes()
-    return before + encoded + after
+    return before, packer.bytes()
 
 
 def digest_of(value: Value) -> str:

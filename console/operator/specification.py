@@ -99,8 +99,8 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         least = count_or_share(options.min_agents, "--min-agents")
         policy |= {"min_agents": least, "gather_agents": least if isinstance(least, int) else None}
     policy = {key: value for key, value in policy.items() if value is not None}
-    if policy and isinstance(spec.setdefault("policy", {}), dict):
-        spec["policy"] = {**spec["policy"], **policy}
+    if policy and isinstance(spec.setdefault("rounds", {}), dict):
+        spec["rounds"] = {**spec["rounds"], **policy}
     if options.last is not None:
         spec["window"] = window_of(options.last)
     if options.private:

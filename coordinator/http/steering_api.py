@@ -180,5 +180,5 @@ def add_schedules(app: FastAPI, service: Service) -> None:
 
 def refuse_booleans_of_run(spec: Any, where: str = "") -> None:
     """Raise UsageError where true or false stands in a run's specification and only numbers can be meant."""
-    for name in ("policy", "bounds", "seed", "rollout", "window"):
+    for name in ("rounds", "bounds", "seed", "rollout", "window"):
         refuse_booleans(spec.get(name) if isinstance(spec, dict) else None, f"{where}{name}")

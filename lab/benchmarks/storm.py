@@ -98,7 +98,7 @@ def _storm(vehicles: int) -> list[list[Any]]:
         rows = [seen("births", births)]
         policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
         spec = {**ELASTIC, "parameters": {**ELASTIC["parameters"], "rounds": ROUNDS}}
-        name = api.post("/api/runs", {**spec, "model": "bench", "policy": policy})["run"]
+        name = api.post("/api/runs", {**spec, "model": "bench", "rounds": policy})["run"]
         _in_a_round(api, 4, vehicles)
         rows.append(seen("broker again", restart))
         _in_a_round(api, 6, vehicles)
@@ -158,7 +158,7 @@ def _measure(vehicles: int, workers: int) -> list[Any]:
         pids = [broker.pid, process.pid, *_children(process.pid)]
         before = [cpu_seconds(pid) for pid in pids]
         policy = {"gather_agents": vehicles, "min_agents": 0.5, "deadline": 600.0, "gather_timeout": 600.0}
-        record = ended(api, api.post("/api/runs", {**SPEC, "policy": policy})["run"])
+        record = ended(api, api.post("/api/runs", {**SPEC, "rounds": policy})["run"])
         spent = [cpu_seconds(pid) - begun for pid, begun in zip(pids, before, strict=True)]
         result = settled(tell)
     accepted = sum(each["accepted"] for each in record["rounds"])

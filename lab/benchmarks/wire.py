@@ -56,7 +56,7 @@ def _measure(kind: str, agents: int) -> list[Any]:
         api, _ = stack.enter_context(coordinator_process(broker.url, folder / "coordinator"))
         policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
         started = time.perf_counter()
-        run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
+        run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "rounds": policy})["run"]
         record = ended(api, run, 0.05)
         seconds = time.perf_counter() - started
     rounds = record["rounds"]

@@ -84,7 +84,7 @@ class Settings:
     @property
     def deadline(self) -> float:
         """Seconds per round, > 0."""
-        return self.spec.policy.deadline
+        return self.spec.rounds.deadline
 
     @property
     def slowness(self) -> float:
@@ -133,7 +133,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         "gather_timeout": 90.0,
         # Each vehicle that is lost may send the growth back once.
         "max_restarts": 2 * len(files),
-        **given.get("policy", {}),
+        **given.get("rounds", {}),
     }
     rounds = None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds
     # Of a private run the slow are not: they announce themselves too late.
@@ -146,7 +146,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     made = {
         "parameters": own,
         "participation": participation,
-        "policy": policy,
+        "rounds": policy,
         "model": given.get("model") or _name(options.data),
         "bounds": given.get("bounds") or (_bounds(known) if real is None else None),
         "seed": options.seed,

@@ -128,7 +128,7 @@ class Fleet:
         policy = {"min_agents": 1, "deadline": 2.0, "gather_agents": VEHICLES, "extensions": 50, "max_restarts": 100}
         self.ask(
             "POST", "/api/runs",
-            json={"run": run, "scheme": "frt", "parameters": EXACT, "policy": policy, "model": "cable"},
+            json={"run": run, "scheme": "frt", "parameters": EXACT, "rounds": policy, "model": "cable"},
         )  # fmt: skip
         self.runs.append(run)
         return run

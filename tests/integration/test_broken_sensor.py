@@ -51,7 +51,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             exact = catalogue.load("tree").exact(catalogue.load("tree").Parameters(max_rules=3))
             eventually(lambda: len(api.get("/api/agents").json()) == len(files))
             spec = {"run": "r1", "scheme": "tree", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
-            spec["policy"] = {"gather_agents": 5, "deadline": 30}
+            spec["rounds"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
             ended(api, "r1")
             eventually(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)

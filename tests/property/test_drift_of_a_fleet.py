@@ -42,7 +42,7 @@ def test_fleet_tells_with_the_next_run_that_an_input_moved(state_dir):
             scheme="frt",
             parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
             domain=domain,
-            policy=RoundPolicy(min_agents=2, deadline=5, gather_agents=8),
+            rounds=RoundPolicy(min_agents=2, deadline=5, gather_agents=8),
         )
         assert sim.run_until_ended(sim.start_run(spec), within=100)["phase"] == "finished"
         sim.advance(130)  # the gate

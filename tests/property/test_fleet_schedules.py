@@ -77,7 +77,7 @@ def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str
         min_agents=1, deadline=chance.choice([2, 5]), gather_agents=chance.choice([1, 3]), max_restarts=9, extensions=20
     )
     spec = RunSpec(
-        run="r", scheme="federated_median", domain=DOMAIN, participation=participation, policy=policy, seed=seed
+        run="r", scheme="federated_median", domain=DOMAIN, participation=participation, rounds=policy, seed=seed
     )
     sim.start_run(spec)
     # In the first seconds, while rounds are open.

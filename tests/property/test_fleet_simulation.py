@@ -37,8 +37,8 @@ DOMAIN = domain_of(pool([source.train for source in SOURCES.values()]))
 
 
 def spec(**changes: Any) -> Any:
-    policy = changes.pop("policy", RoundPolicy(min_agents=2, deadline=5, gather_agents=2))
-    return RunSpec(**{"run": "r1", "scheme": "frt", "parameters": EXACT, "domain": DOMAIN, "policy": policy, **changes})
+    policy = changes.pop("rounds", RoundPolicy(min_agents=2, deadline=5, gather_agents=2))
+    return RunSpec(**{"run": "r1", "scheme": "frt", "parameters": EXACT, "domain": DOMAIN, "rounds": policy, **changes})
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))

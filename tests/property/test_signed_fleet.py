@@ -42,7 +42,7 @@ def spec(run: str) -> RunSpec:
         model="m",
         parameters={"nullify": False, "min_rows": 1, "max_depth": 3},
         domain=DOMAIN,
-        policy=RoundPolicy(min_agents=2, deadline=8.0, gather_agents=len(NAMES), extensions=20, max_restarts=9),
+        rounds=RoundPolicy(min_agents=2, deadline=8.0, gather_agents=len(NAMES), extensions=20, max_restarts=9),
     )
 
 

@@ -61,7 +61,7 @@ def begun(state_dir: Path, seed: int) -> Simulation:
         scheme="frt",
         parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
         domain=pooled_domain(("a", "b"), "y", X, y),
-        policy=RoundPolicy(min_agents=2, deadline=5, gather_agents=2, gather_timeout=120),
+        rounds=RoundPolicy(min_agents=2, deadline=5, gather_agents=2, gather_timeout=120),
     )
     document = spec.to_document() | {"run": ""}
     sim.cloud.add_schedule(Schedule.from_document({"name": "nightly", "at": "0 * * * *", "spec": document}))

@@ -44,7 +44,7 @@ def learned(state_dir: Any, window: dict[str, Any], faults: random.Random | None
     sim = Simulation(SOURCES, state_dir)
     sim.begin(1)
     policy = RoundPolicy(min_agents=2, deadline=5, gather_agents=2)
-    spec = {"run": "r1", "scheme": "frt", "parameters": EXACT, "policy": policy, "window": window}
+    spec = {"run": "r1", "scheme": "frt", "parameters": EXACT, "rounds": policy, "window": window}
     sim.cloud.timeline.wall = lambda: NOW
     sim.start_run(RunSpec.from_document(RunSpec(**spec).to_document()))
     if faults is not None:

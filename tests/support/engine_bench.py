@@ -195,8 +195,8 @@ def engine_with(scheme: Any) -> Engine:
 
 def toy_spec(run: str = "r1", *, domain: Domain | None = DOMAIN, **changes: Any) -> RunSpec:
     """Return a spec of the toy; `policy` is a dict, with a quorum of one vehicle unless it says otherwise."""
-    policy = {"min_agents": 1, **changes.pop("policy", {})}
-    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, "policy": policy, **changes})
+    policy = {"min_agents": 1, **changes.pop("rounds", {})}
+    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, "rounds": policy, **changes})
 
 
 def answer_event(
@@ -284,7 +284,7 @@ class Play:
                 open_to = self.state.open
                 self.answer(*(a for a in agents if not open_to.limited or a in open_to.asked), task=task)
             if not self.is_over() and (task is None or self.task is task):
-                self.pass_time(self.spec.policy.deadline)
+                self.pass_time(self.spec.rounds.deadline)
         raise AssertionError(f"the run did not end: {self.state.phase}")
 
     def of(self, kind: type[Any]) -> list[Any]:

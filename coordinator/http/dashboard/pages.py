@@ -17,7 +17,6 @@ from coordinator.fleet.differences import with_scores
 from coordinator.http.access import PAGE, READER_AT_ONCE, TokenCheck
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, as_file, read_assets, read_templates, styles
-from coordinator.http.dashboard.leakage import place_of, read_report
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, PageState, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
@@ -33,6 +32,7 @@ from glassfleet.export.svg import charts, effects, rounds, sets, shapes
 from glassfleet.export.svg.charts import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
+from schemas.leakage import place_of, read_report
 from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 

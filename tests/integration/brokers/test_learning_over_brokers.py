@@ -63,7 +63,7 @@ def test_fleet_that_met_in_any_order_learns_the_central_model_over_every_broker(
             spec = RunSpec(
                 scheme="frt",
                 parameters={"nullify": False, "min_rows": 1, "max_depth": 3},
-                policy=RoundPolicy(min_agents=3, gather_agents=2, deadline=60.0),
+                rounds=RoundPolicy(min_agents=3, gather_agents=2, deadline=60.0),
                 model="m",
             )
             run = service.call(lambda coordinator: coordinator.start_run(spec))

@@ -166,7 +166,7 @@ def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -
 
 
 def told(run: str, agent: str, outcome: Outcome, reason: str = "") -> SendReceipt:
-    return SendReceipt(agent, Receipt(run=run, task_digest="0" * 64, outcome=outcome, reason=reason))
+    return SendReceipt(run, agent, Receipt(run=run, task_digest="0" * 64, outcome=outcome, reason=reason))
 
 
 def test_refusals_are_bounded_and_say_why() -> None:

@@ -49,7 +49,7 @@ SPECS = st.fixed_dictionaries(
         "private": st.fixed_dictionaries(
             {"patience": st.integers(0, 2), "company": st.sampled_from([3, 4]), "support": st.sampled_from([0, 3, 8])}
         ),
-        "policy": st.fixed_dictionaries(
+        "rounds": st.fixed_dictionaries(
             {
                 "deadline": st.just(10),
                 "min_agents": st.sampled_from([1, 1, 1, 9, 0.8]),

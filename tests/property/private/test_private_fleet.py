@@ -50,7 +50,7 @@ def spec(run: str = "r1", **changes: Any) -> RunSpec:
             "model": "m",
             "parameters": {"max_depth": 1, "n_sets": 2},
             "private": {},
-            "policy": {"deadline": 5, "gather_agents": len(NAMES), "max_restarts": 20, "extensions": 10},
+            "rounds": {"deadline": 5, "gather_agents": len(NAMES), "max_restarts": 20, "extensions": 10},
             **changes,
         }
     )
@@ -169,7 +169,7 @@ def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(s
     rng = np.random.default_rng(seed)
     # A network that is slow enough that vehicles are killed between two messages of one round.
     simulation = fleet(state_dir, seed=seed, faults=Faults(delay=(0.01, 0.3)))
-    simulation.start_run(spec(policy={"deadline": 5, "gather_agents": 15, "max_restarts": 20, "extensions": 1}))
+    simulation.start_run(spec(rounds={"deadline": 5, "gather_agents": 15, "max_restarts": 20, "extensions": 1}))
     simulation.advance(float(rng.uniform(0.0, 6.0)))
     killed = [str(name) for name in rng.choice(NAMES, 5, replace=False)]
     for name in killed:
@@ -190,7 +190,7 @@ def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(s
 
 def learn(simulation: Simulation, run: str, **changes: Any) -> dict[str, Any]:
     """Learn a model with at least eleven vehicles; all agree, and it is the central one of its cohort."""
-    simulation.start_run(spec(run, policy={"deadline": 5, "gather_agents": 11, "max_restarts": 20}, **changes))
+    simulation.start_run(spec(run, rounds={"deadline": 5, "gather_agents": 11, "max_restarts": 20}, **changes))
     document = simulation.run_until_ended(run, within=100)
     record = simulation.record("m")
     assert document["outcome"] == "finished", document["reason"]

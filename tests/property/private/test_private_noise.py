@@ -181,7 +181,7 @@ def spec(scheme: str = "dp_tree", **changes: Any) -> RunSpec:
             "participation": "elastic" if scheme == "dp_tree" else "cohort",
             "domain": DOMAIN.to_document(),
             "private": {},
-            "policy": {"deadline": 5, "gather_agents": len(NAMES), "extensions": 2},
+            "rounds": {"deadline": 5, "gather_agents": len(NAMES), "extensions": 2},
             **changes,
         }
     )

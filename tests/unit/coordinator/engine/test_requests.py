@@ -68,7 +68,7 @@ def played(vehicles: int, spec: dict[str, Any]) -> Play:
     agents = tuple(f"v{number:05d}" for number in range(vehicles))
     play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, **spec), agents=agents)
     play.answer(*agents[1:])
-    play.pass_time(play.spec.policy.deadline)
+    play.pass_time(play.spec.rounds.deadline)
     for number in range(vehicles // 10):
         play.up(f"w{number:05d}")
     play.finish(*agents[vehicles // 10 :])
@@ -82,8 +82,8 @@ def played(vehicles: int, spec: dict[str, Any]) -> Play:
         {},
         {"without": ["v00000"]},
         {"participation": "elastic"},
-        {"participation": "elastic", "policy": {"sample": 0.5}},
-        {"policy": {"sample": 0.5}},
+        {"participation": "elastic", "rounds": {"sample": 0.5}},
+        {"rounds": {"sample": 0.5}},
     ],
 )
 def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
 def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> None:
     agents = tuple(f"v{number:05d}" for number in range(500))
     for sampled in (1, 2, 250):
-        play = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents)
+        play = Play(toy_spec(seed=seed, rounds={"sample": sampled}), agents=agents)
         body = play.requests[0].request
         assert len(play.open.asked) == sampled
         assert body.asked is None

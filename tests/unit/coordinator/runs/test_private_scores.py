@@ -27,7 +27,7 @@ SPEC: dict[str, Any] = {
     "domain": unit_domain("ab", high=2.0),
     "private": {"patience": 0},
     "parameters": {"max_depth": 2},
-    "policy": {"deadline": 10, "gather_agents": len(AGENTS)},
+    "rounds": {"deadline": 10, "gather_agents": len(AGENTS)},
 }
 
 

@@ -150,7 +150,7 @@ def test_metrics_list_every_fault_that_a_message_may_be_ignored_for() -> None:
 
 def test_series_stay_few_whatever_hostile_messages_say() -> None:
     watched = Watched()
-    watched.fleet.begin("a", policy={"deadline": 10, "min_agents": 1})
+    watched.fleet.begin("a", rounds={"deadline": 10, "min_agents": 1})
     before = len(watched.metrics.page().splitlines())
     for number in range(100):
         name = f"evil-{number}.{'x' * 40}"
@@ -215,7 +215,7 @@ def test_dashboard_asks_only_for_metrics_and_labels_that_exist(panel: str, expre
 def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
     watched = Watched()
     with structlog.testing.capture_logs() as lines:
-        watched.fleet.begin("a", "b", policy={"deadline": 10})
+        watched.fleet.begin("a", "b", rounds={"deadline": 10})
         watched.fleet.answer("a")
         watched.fleet.pass_time(10)
         watched.fleet.finish("a")
@@ -244,7 +244,7 @@ def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
         model="m",
         domain=domain,
         parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
-        policy=RoundPolicy(deadline=deadline, gather_agents=3, gather_timeout=30, min_agents=1),
+        rounds=RoundPolicy(deadline=deadline, gather_agents=3, gather_timeout=30, min_agents=1),
     )
 
 

@@ -68,7 +68,7 @@ def test_fleet_learns_with_every_scheme_when_a_vehicle_is_killed_midway(
     sim.heal_everything()
     participation = "cohort" if "cohort" in scheme.participation else "elastic"
     policy = RoundPolicy(min_agents=2, deadline=5, gather_agents=len(AGENTS), extensions=0)
-    spec = RunSpec(scheme=name, parameters=SMALL.get(name, {}), policy=policy, participation=participation, model="m")
+    spec = RunSpec(scheme=name, parameters=SMALL.get(name, {}), rounds=policy, participation=participation, model="m")
     run = sim.start_run(spec)
     # Two publishes answer the domain's rounds; the one after them never leaves.
     sim.crash_agent_at_publish("v4", 3)

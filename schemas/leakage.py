@@ -20,7 +20,29 @@ class _Counts(BaseModel):
 
 
 class SavedLine(_Counts):
-    """What one attack came to: :class:`lab.audit.report.AttackLine` without owners."""
+    """What one attack came to on one kind of sums.
+
+    Attributes
+    ----------
+    protection : str
+        How vehicles protected their rows.
+    seen : str
+        What the attacker sees: ``each vehicle``; in private runs the sums of ``each group``, ``who left`` (the
+        difference of two of these), and ``all that was opened``, with one another; ``all vehicles together``.
+    attack : str
+    read : int
+        Different rows read whole: every input and the target, to a thousandth of their ranges.
+    parts : int
+        Other rows of which some columns were read; one column by itself, to the last digits.
+    rows : int
+        Rows that there are.
+    false : int
+        Candidates that are nobody's row.
+    chance : int
+        Rows that the same candidates read of rows whose columns were shuffled: near by chance.
+    near, guessed : float or None
+        Of ``trees``: share of the values within 0.319 standard deviations, and of a guess by means.
+    """
 
     protection: Text
     seen: Text
@@ -35,7 +57,19 @@ class SavedLine(_Counts):
 
 
 class SavedModel(_Counts):
-    """What the model alone told: :class:`lab.audit.model.ModelLeak`, and how rows were protected."""
+    """What the model alone told.
+
+    Attributes
+    ----------
+    protection : str
+        How vehicles protected their rows.
+    auc : float or None
+        Membership: how well small errors tell the rows that were learned from; 0.5 is nothing. None: there are no other
+        rows to tell them from.
+    met, met_others : float
+        Share of the rows learned from, and of the others, whose target the forecast is.
+    rows, others : int
+    """
 
     protection: Text
     auc: Share | None
