@@ -106,14 +106,10 @@ class FrtQuestion(LayeredQuestion, SchemeQuestion):
             "tree": self.tree.to_value(),
             "nodes": self.nodes.astype(np.int32),
         }
-        if self.coefficients is not None:
-            body["coefficients"] = self.coefficients
-        if self.held is not None:
-            body["held"] = self.held
         if self.common is not None:
             body["common"] = [list(one) for one in self.common]
-        if self.columns is not None:
-            body["columns"] = self.columns
+        arrays = {name: getattr(self, name) for name in ("coefficients", "held", "columns")}
+        body |= {name: array for name, array in arrays.items() if array is not None}
         return Task(NAME, self.kind, body)
 
     @classmethod
@@ -173,14 +169,19 @@ def _check_nodes(nodes: object, tree: FrtTree) -> None:
 
 def check_sums(question: FrtQuestion, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
-    checks = {
-        COLUMNS: _check_columns,
-        "level": _check_level,
-        "leaves": _check_leaves,
-        "weights": _check_weights,
-        SUPPORT: _check_support,
-    }
-    checks[question.kind](question, contribution)
+    bits, gram_bits = question.parameters.fraction_bits, question.parameters.gram_bits
+    if question.kind == COLUMNS:
+        check_values(contribution.sums["rows"], contribution.rows)
+    elif question.kind == "level":
+        _check_level(question, contribution)
+    elif question.kind == "leaves":
+        check_regressions("leaf", contribution, question.gram_columns, bits, gram_bits)
+    elif question.kind == "weights":
+        check_qualities("leaf", contribution, bits)
+    else:
+        check_told(contribution, question.most_told)
+        if question.common is None and contribution.sums["rows"][~question.free].any():
+            raise ContributionError("rows of a feature that the path uses already")
 
 
 def shapes_of(question: FrtQuestion) -> dict[str, tuple[int, ...]]:
@@ -196,10 +197,6 @@ def shapes_of(question: FrtQuestion) -> dict[str, tuple[int, ...]]:
     if question.kind == "leaves":
         return {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
     return {"ws": (m,), "wq": (m,)}
-
-
-def _check_columns(_: FrtQuestion, contribution: Contribution) -> None:
-    check_values(contribution.sums["rows"], contribution.rows)
 
 
 _CHAIN = ("count exceeds the agent's rows", "WS exceeds its count", "WLS exceeds its WS", "WSS exceeds its WLS")
@@ -237,18 +234,3 @@ def _check_level(question: FrtQuestion, contribution: Contribution) -> None:
     at_most(sets[1:], (nodes[1:] + twice)[:, :, None], "the WS, WLS or WSS of a feature's sets exceed their node's")
     if np.count_nonzero(cells[:2, ~question.free]):  # count and WS
         raise ContributionError("statistics of a feature that the path uses already")
-
-
-def _check_leaves(question: FrtQuestion, contribution: Contribution) -> None:
-    parameters = question.parameters
-    check_regressions("leaf", contribution, question.gram_columns, parameters.fraction_bits, parameters.gram_bits)
-
-
-def _check_support(question: FrtQuestion, contribution: Contribution) -> None:
-    check_told(contribution, question.most_told)
-    if question.common is None and contribution.sums["rows"][~question.free].any():
-        raise ContributionError("rows of a feature that the path uses already")
-
-
-def _check_weights(question: FrtQuestion, contribution: Contribution) -> None:
-    check_qualities("leaf", contribution, question.parameters.fraction_bits)
