@@ -264,8 +264,8 @@ class Coordinator:
             start = private_start(start, in_use, formers, self.runs.private_past())
         elif champion is not None and not champion.is_private and spec.participation == "cohort":
             start = replace(start, champion=champion.document)
-        policy = spec.policy.with_quorum(len(self._counted(start, champion)))
-        start = replace(start, spec=start.spec.model_copy(update={"policy": policy}))
+        policy = spec.rounds.with_quorum(len(self._counted(start, champion)))
+        start = replace(start, spec=start.spec.model_copy(update={"rounds": policy}))
         self._apply([(spec.run, start)], decisions)
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
@@ -357,7 +357,7 @@ class Coordinator:
             _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
         elif self.fleet.came_unreadable(agent, reason):
             receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
-            self.effects.receipt(SendReceipt(agent, receipt), None)
+            self.effects.receipt(SendReceipt(BIRTH, agent, receipt), None)
 
     def _presence_events(self, message: Envelope | Address, at: float) -> list[tuple[str, Event]]:
         state = message.body if isinstance(message, Envelope) else None

@@ -45,8 +45,7 @@ from coordinator.runs.effects import EffectHandler, Observer
 from coordinator.runs.outages import Outages
 from coordinator.runs.schedules import Schedules
 from coordinator.telemetry import logs
-from coordinator.telemetry.metrics import Metrics, standby_page
-from coordinator.telemetry.refusals import Refusals
+from coordinator.telemetry.metrics import Metrics, Refusals, standby_page
 from glassfleet.contract import catalogue
 from schemas.errors import StorageError, os_faults_as
 from schemas.limits import MAX_DECODED_BYTES, MAX_PARTS
@@ -187,7 +186,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    credentials = credentials_of(config.identity)
+    credentials = credentials_of(config)
     refusals = Refusals()
 
     def count(name: str, by: int = 1) -> None:

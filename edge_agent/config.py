@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from broker.port import ConnectionSettings
-from edge_agent.compute.worker import Budget
 from edge_agent.session.accounts import Monthly
 from edge_agent.session.outbox import DEFAULT_MAX_BYTES
 from edge_agent.session.session import Timing
+from edge_agent.worker import Budget
 from glassfleet.private.ledger import Limits
 from schemas import limits
 from schemas.errors import UsageError

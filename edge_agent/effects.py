@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.compute.worker import LOOK, WorkerError, WorkItem
 from edge_agent.messages import Publisher
 from edge_agent.session.accounts import Allowance, Disclosures, OverBudgetError, numbers_in
 from edge_agent.session.answers import Answerer
@@ -32,7 +31,8 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.sources import Source
-from glassfleet.data.recent import recent
+from edge_agent.worker import LOOK, WorkerError, WorkItem
+from glassfleet.data.sampling import recent
 from glassfleet.errors import PrivacyError, TaskError
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
 from schemas.messages import ContributionBody, Receipt

@@ -15,7 +15,7 @@ from glassfleet.contract.messages import Task
 from glassfleet.errors import TaskError
 from glassfleet.private.groups import round_digest
 from schemas import codec
-from schemas.envelope import Envelope, frames_for_contribution
+from schemas.envelope import Envelope, checked, frames_for_contribution
 from schemas.errors import BrokerError, UsageError, WireError
 from schemas.messages import (
     AgentState,
@@ -28,7 +28,6 @@ from schemas.messages import (
     PrivateGroup,
     Receipt,
     Request,
-    checked,
 )
 from schemas.topics import Topics
 

@@ -56,12 +56,9 @@ class Loop:
         Of different ids.
     queue_size : int
         Messages that may wait; more are dropped and counted, and what is retained is asked for again afterwards.
-    batch : int
-        Messages handled before the agents look at the clock again.
     """
 
-    def __init__(self, agents: Sequence[Agent], *, queue_size: int = QUEUE_SIZE, batch: int = BATCH) -> None:
-        self._batch = batch
+    def __init__(self, agents: Sequence[Agent], *, queue_size: int = QUEUE_SIZE) -> None:
         self._agents = list(agents)
         self._queue_size = queue_size
         self._queue: queue.SimpleQueue[tuple[Agent | None, str, Any]] = queue.SimpleQueue()
@@ -128,7 +125,7 @@ class Loop:
     def _turn(self, longest: float = 60.0) -> None:
         """Handle what waits, do what is due; then either score a model for a moment, or sleep until something comes."""
         handled = self._handle_next(block=False, wait=0.0)
-        while handled < self._batch and self._handle_next(block=False, wait=0.0):
+        while handled < BATCH and self._handle_next(block=False, wait=0.0):
             handled += 1
         now = time.monotonic()
         for agent in self._agents:

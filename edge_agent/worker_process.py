@@ -1,4 +1,4 @@
-"""The process that does one piece of work, for ``edge_agent.compute.worker``.
+"""The process that does one piece of work, for ``edge_agent.worker``.
 
 Called with what to do, seconds, megabytes, a descriptor that ends when the agent does, and the snapshots of rows.
 Standard input holds what is asked; the result goes to standard output.

@@ -14,14 +14,13 @@ from glassfleet.contract.scheme import Scheme, alone_parameters
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.data.recent import recent
-from glassfleet.data.sampling import draw
+from glassfleet.data.sampling import draw, recent
 from glassfleet.errors import ContributionError
 from glassfleet.model.baseline import recorded
 from glassfleet.private.support import read_noted
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
-from schemas.window import Window
+from schemas.rounds import Window
 
 MAX_ROUNDS = 10_000
 """A scheme that has not finished by then never will."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from broker.servers.process import die_with_parent
 from schemas.errors import GlassfleetError, StorageError
@@ -230,3 +231,25 @@ class ProcessFleet(dict[str, Process]):
                 code = process.kill()
             if code is not None:
                 process.ends.append(code)
+
+
+# --- the logs of the processes under test, as JSON lines --------------------------------------------------------------
+
+
+def read_lines(path: Path, begins: int = 0, ends: int | None = None) -> list[dict[str, Any]]:
+    """Return the JSON lines of a log; a SIGKILL may have torn one, and the next life's line then follows in it.
+
+    Parameters
+    ----------
+    path : Path
+    begins, ends : int
+        Which bytes of it; None: up to its end.
+    """
+    result = []
+    for line in path.read_bytes()[begins:ends].decode("utf-8", errors="replace").splitlines():
+        start = line.rfind('{"') if not line.startswith('{"') else 0
+        try:
+            result.append(json.loads(line[max(start, 0) :]))
+        except json.JSONDecodeError:
+            continue
+    return [line for line in result if isinstance(line, dict)]

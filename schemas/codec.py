@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 import msgpack
 import numpy as np
+import rfc8785
 
 from schemas import limits
-from schemas.errors import WireError
+from schemas.errors import DocumentError, WireError
 
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, ndarray, or lists and string-keyed mappings of these."""
@@ -93,20 +94,19 @@ def encoded_part(data: bytes, *keys: str) -> memoryview:
     return memoryview(data)[start : reader.tell()]
 
 
-def encode_around(value: Mapping[str, Value], key: str, encoded: bytes | memoryview) -> bytes:
-    """Encode the map `value` with one value more, `encoded` already, under `key`."""
+def encode_around(value: Mapping[str, Value], key: str) -> tuple[bytes, bytes]:
+    """Encode the map `value` with one value more under `key`: what stands before that value, and what behind it."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_map_header(len(value) + 1)
     before = b""
     for name in sorted([*value, key]):
         packer.pack(name)
         if name == key:
-            before = packer.bytes()
+            before = bytes(packer.bytes())
             packer.reset()
         else:
             packer.pack(_plain(value[name], 1))
-    after: bytes = packer.bytes()
-    return before + encoded + after
+    return before, packer.bytes()
 
 
 def digest_of(value: Value) -> str:
@@ -241,3 +241,34 @@ def _array(plain: dict[Any, Any]) -> np.ndarray[Any, Any]:
     if code == "<f8" and not bool(np.isfinite(array).all()):
         raise WireError("malformed", "an array holds a number that is not finite")
     return array
+
+
+# --- documents: JSON with one way to write each value, so that a digest of the text identifies the value --------------
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value`, made of JSON values, as canonical JSON (RFC 8785), UTF-8.
+
+    Keys are sorted, there is no white space, and each number has its shortest form that reads back as the same float64;
+    any JSON library of any language that follows the RFC writes the same bytes.
+
+    Raises
+    ------
+    DocumentError
+        `value` holds what canonical JSON cannot: NaN, infinities, integers beyond 2^53, keys that are not text, or
+        types that are not JSON's.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1.0, "a": [True, None]})
+    b'{"a":[true,null],"b":1}'
+    """
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, RecursionError, UnicodeError) as fault:
+        raise DocumentError(f"not a JSON document: {fault}") from fault
+
+
+def document_digest(document: Any) -> str:
+    """Return the SHA-256 (hex) of the canonical JSON of `document`."""
+    return hashlib.sha256(canonical_json(document)).hexdigest()

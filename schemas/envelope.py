@@ -21,14 +21,18 @@ import hashlib
 import re
 import zlib
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
+
+from pydantic import ValidationError
 
 from schemas import codec, limits
 from schemas.codec import Value
 from schemas.errors import BrokerError, UsageError, WireError
-from schemas.messages import Body, Manifest, Part, Request, parse_body
+from schemas.messages import BODIES, Body, Manifest, Part, Request
+from schemas.text import first_fault
 from schemas.topics import PROTOCOL, Topics
 
+B = TypeVar("B", bound=Body)
 _ID = re.compile(limits.ID_PATTERN)
 _FIELDS = frozenset({"v", "kind", "fleet", "run", "round", "attempt", "agent", "time", "scheme", "body", "signature"})
 
@@ -115,7 +119,7 @@ class Envelope:
             raise WireError("malformed", "body or signature has the wrong type")
         return cls(
             fleet=fleet,
-            body=parse_body(kind, body),
+            body=checked(_body_of(kind), body),
             run=value.get("run", ""),
             agent=value.get("agent", ""),
             scheme=_text(value, "scheme", 64),
@@ -124,6 +128,21 @@ class Envelope:
             time=float(time),
             signature=signature,
         )
+
+
+def _body_of(kind: str) -> type[Body]:
+    body = BODIES.get(kind)
+    if body is None:
+        raise WireError("unknown-kind", f"this protocol version has no message kind {kind[:40]!r}")
+    return body
+
+
+def checked(body: type[B], value: Value) -> B:
+    """Return `value` as a body; raises WireError ``malformed``."""
+    try:
+        return body.model_validate(value)
+    except ValidationError as fault:
+        raise WireError("malformed", f"{body.kind}.{first_fault(fault)}"[:400]) from fault
 
 
 def _text(value: dict[str, Value], name: str, longest: int) -> str:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from operator import is_, not_
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schemas.codec import Value
-from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
-from schemas.text import first_fault
-from schemas.trial import place_in_sample
-from schemas.window import Window
+from schemas.rounds import Window, place_in_sample
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
@@ -34,6 +31,9 @@ Outcome = Literal["accepted", "duplicate", "late", "rejected", "unknown-run"]
 
 OUTSIDE = frozenset({"not-asked", "left-out"})
 """Reasons of rejected answers that hold for the rest of the run: it asks this agent nothing more."""
+
+
+_is_none = partial(is_, None)
 
 
 class Body(BaseModel):
@@ -104,18 +104,18 @@ class AgentState(Body):
 
     kind: ClassVar[str] = "agent-state"
     status: Literal["up", "down"]
-    stopped: bool = Field(default=False, exclude_if=lambda stopped: not stopped)
-    fault: Annotated[str, Field(max_length=200)] = Field(default="", exclude_if=lambda fault: not fault)
+    stopped: bool = Field(default=False, exclude_if=not_)
+    fault: Annotated[str, Field(max_length=200)] = Field(default="", exclude_if=not_)
     incarnation: Name
     software: Text = ""
     schemes: list[Name] = Field(default_factory=list, max_length=256)
     features: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES)
     target: Annotated[str, Field(max_length=200)] = ""
-    kinds: list[Kind] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda kinds: not kinds)
-    far: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda names: not names)
-    plan: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude_if=lambda plan: not plan)
-    held_back: HeldBack = Field(default="", exclude_if=lambda how: not how)
-    forecasts: LogHead | None = Field(default=None, exclude_if=lambda head: head is None)
+    kinds: list[Kind] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=not_)
+    far: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=not_)
+    plan: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude_if=not_)
+    held_back: HeldBack = Field(default="", exclude_if=not_)
+    forecasts: LogHead | None = Field(default=None, exclude_if=_is_none)
 
     @model_validator(mode="after")
     def _kinds_of_all(self) -> AgentState:
@@ -210,7 +210,7 @@ class Sample(Body):
     salt : str
         Of the round: every round asks others.
     last : str
-        An agent is asked when its place (`schemas.trial.place_in_sample`) is this or before it.
+        An agent is asked when its place (`schemas.rounds.place_in_sample`) is this or before it.
     """
 
     kind: ClassVar[str] = "sample"
@@ -257,13 +257,11 @@ class Request(Body):
     task_digest: Digest
     remaining: Annotated[float, Field(ge=0)]
     asked: list[Id] | None = None
-    private: Annotated[list[PrivateGroup], Field(max_length=4096)] | None = Field(
-        default=None, exclude_if=lambda groups: groups is None
-    )
-    rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
-    sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
-    without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
-    window: Window | None = Field(default=None, exclude_if=lambda window: window is None)
+    private: Annotated[list[PrivateGroup], Field(max_length=4096)] | None = Field(default=None, exclude_if=_is_none)
+    rosters: Rosters | None = Field(default=None, exclude_if=_is_none)
+    sample: Sample | None = Field(default=None, exclude_if=_is_none)
+    without: list[Id] | None = Field(default=None, exclude_if=_is_none)
+    window: Window | None = Field(default=None, exclude_if=_is_none)
 
 
 class ContributionBody(Body):
@@ -320,7 +318,7 @@ class Manifest(Body):
     count: Annotated[int, Field(ge=1, le=MAX_PARTS)]
     size: Count
     what: Literal["request", "model", "revoked"]
-    rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
+    rosters: Rosters | None = Field(default=None, exclude_if=_is_none)
 
 
 class Receipt(Body):
@@ -359,7 +357,7 @@ class Trial(Body):
     salt : str
         Of the rollout: who is first differs from rollout to rollout.
     below : int
-        An agent takes part when its place (`schemas.trial.place`) is below this, 0 to 2^32.
+        An agent takes part when its place (`schemas.rounds.place`) is below this, 0 to 2^32.
     champion : str
         Digest of the model that the candidate is compared with; empty: the constant, see `Evaluation`.
     formers : list of Former
@@ -438,7 +436,7 @@ class Evaluation(Body):
     cannot: Text = ""
     constant: float | None = None
     confusion: Annotated[list[Annotated[list[Count], Field(max_length=17)]], Field(max_length=17)] | None = Field(
-        default=None, exclude_if=lambda counts: counts is None
+        default=None, exclude_if=_is_none
     )
 
     @model_validator(mode="after")
@@ -503,21 +501,3 @@ BODIES: dict[str, type[Body]] = {
         Forecast,
     )
 }
-
-B = TypeVar("B", bound=Body)
-
-
-def parse_body(kind: str, value: Mapping[str, Value]) -> Body:
-    """Check the body of a message of `kind`; raises WireError (``unknown-kind`` or ``malformed``)."""
-    body = BODIES.get(kind)
-    if body is None:
-        raise WireError("unknown-kind", f"this protocol version has no message kind {kind[:40]!r}")
-    return checked(body, value)
-
-
-def checked(body: type[B], value: Value) -> B:
-    """Return `value` as a body; raises WireError ``malformed``."""
-    try:
-        return body.model_validate(value)
-    except ValidationError as fault:
-        raise WireError("malformed", f"{body.kind}.{first_fault(fault)}"[:400]) from fault

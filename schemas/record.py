@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas import limits
-from schemas.documents import canonical_json, document_digest
+from schemas.codec import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.messages import Count, Digest, Id, Text
 from schemas.text import first_fault

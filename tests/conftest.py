@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import structlog
@@ -22,6 +23,9 @@ from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes, without_settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest_plugins = ["tests.support.needs.plugin"]
 
@@ -119,6 +123,16 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server that all tests of a process share; each takes a database of its own."""
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+@needs("chromium")
+def browser() -> Iterator[Browser]:
+    """Chromium for a file. Not for the session: while it runs, nothing else in the process may use asyncio."""
+    from tests.support.dashboard_world import chromium  # not for every test, as it takes long
+
+    with chromium() as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
-from console.checkup.finding import Finding, looked, warning, wrong
+from console.checkup.machine import Finding, looked, warning, wrong
 from console.common import (
     BrokerOptions,
     broker_options,
@@ -184,7 +185,14 @@ def _none(state_dir: Path, *, is_needed: bool) -> Finding:
 def _identity(folder: Path) -> Iterator[Finding]:
     from console.checkup.link import identity
 
-    return identity(folder)
+    yield from identity(folder)
+    for worker in _workers(folder):  # revocation lists are read from the coordinator's own folder alone
+        yield from (each for each in identity(worker) if each.check in ("certificate", "private key"))
+
+
+def _workers(folder: Path | None) -> list[Path]:
+    """Return the identity folders of a coordinator's intake workers."""
+    return [] if folder is None else sorted(folder.glob("intake-*"))
 
 
 def _coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
@@ -206,6 +214,7 @@ def _notified(urls: str) -> Iterator[Finding]:
 
 
 def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
+    from broker.tls import tls_of
     from console.checkup import access, link
 
     made: list[Link] = []
@@ -228,6 +237,10 @@ def _broker(url: str, options: DoctorOptions) -> Iterator[Finding]:
         yield from looked("access", lambda: access.access(made[0], topics, "agent", agent))
     if options.as_coordinator:
         yield from looked("access", lambda: access.access(made[0], topics, "coordinator", ""))
+        for worker in _workers(options.identity):
+            its = replace(made[0], tls=tls_of(worker, options.ca_file))
+            for each in looked("access", partial(access.access, its, topics, "coordinator", "")):
+                yield replace(each, check=f"{worker.name} {each.check}")
 
 
 def _link(url: str, options: DoctorOptions) -> Link:

@@ -97,7 +97,7 @@ def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -
 def spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
     from console.operator.words import reworded
-    from glassfleet.explain.terms import in_words_of
+    from glassfleet.explain import in_words_of
 
     if words is None:
         return learned

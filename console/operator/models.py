@@ -150,7 +150,7 @@ def show(options: ShowOptions) -> None:
     """
     from console.operator.words import input_words, wrapped
     from glassfleet.explain import ModelView
-    from schemas.documents import document_digest
+    from schemas.codec import document_digest
 
     record, learned, standing, moved = load_with_moved(options)
     if options.as_json:

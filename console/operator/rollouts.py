@@ -17,8 +17,16 @@ from console.common import (
     tell,
     version_argument,
 )
-from console.operator.connection import CoordinatorOptions, coordinator_options
-from console.operator.follow import PATIENCE, ROLLOUT_ENDED, asked, follow_rollout, patiently, posted
+from console.operator.connection import (
+    PATIENCE,
+    ROLLOUT_ENDED,
+    CoordinatorOptions,
+    asked,
+    coordinator_options,
+    follow_rollout,
+    patiently,
+    posted,
+)
 from console.operator.specification import document_of
 from console.progress import progress
 from schemas.errors import RunFailedError, UsageError

@@ -9,10 +9,10 @@ import click
 
 from console.common import json_option, options_as, print_json, tell
 from console.lazy import is_quiet
-from console.operator.connection import coordinator_options
-from console.operator.follow import (
+from console.operator.connection import (
     PATIENCE,
     asked,
+    coordinator_options,
     follow_run,
     line_of_round,
     line_of_run,

@@ -99,8 +99,8 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         least = count_or_share(options.min_agents, "--min-agents")
         policy |= {"min_agents": least, "gather_agents": least if isinstance(least, int) else None}
     policy = {key: value for key, value in policy.items() if value is not None}
-    if policy and isinstance(spec.setdefault("policy", {}), dict):
-        spec["policy"] = {**spec["policy"], **policy}
+    if policy and isinstance(spec.setdefault("rounds", {}), dict):
+        spec["rounds"] = {**spec["rounds"], **policy}
     if options.last is not None:
         spec["window"] = window_of(options.last)
     if options.private:
@@ -140,7 +140,7 @@ def checked_parameters(scheme: Scheme, given: Mapping[str, Any], before: str = "
     """Return the parameters of a scheme; raises UsageError that names the one at fault, and what there is."""
     from pydantic import ValidationError
 
-    from glassfleet.data.parameters import parameter_fault
+    from glassfleet.data.documents import parameter_fault
 
     try:
         return scheme.Parameters.model_validate(given)

@@ -24,8 +24,8 @@ from console.operator.chosen import file_of, read_model_file
 from console.operator.connection import coordinator_options
 from console.operator.rollouts import beside
 from schemas.errors import DocumentError, NotFoundError, UsageError
+from schemas.rounds import ALL
 from schemas.text import printable
-from schemas.trial import ALL
 
 if TYPE_CHECKING:
     from console.client import CoordinatorClient
@@ -185,7 +185,7 @@ def sign(name: str, reason: str, api: CoordinatorClient, *, yes: bool, as_json: 
     Examples:
       glassfleet model sign qoe@3 --reason "compared with the copy of 2 March"
     """
-    from schemas.documents import document_digest
+    from schemas.codec import document_digest
 
     name, version = versioned(name)
     if version is None:

@@ -25,8 +25,7 @@ from schemas.text import counted
 
 if TYPE_CHECKING:
     from edge_agent.live.port import LiveSample, SampleRequest
-    from edge_agent.live.rows import LiveRows
-    from edge_agent.live.samples import Samples
+    from edge_agent.live.rows import LiveRows, Samples
     from edge_agent.sources.window import WindowStore
 
 BATCH = 500
@@ -128,8 +127,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     from edge_agent import logs
     from edge_agent.live.plan import LivePlan
     from edge_agent.live.port import ServerAccess
-    from edge_agent.live.rows import LiveRows
-    from edge_agent.live.samples import Samples
+    from edge_agent.live.rows import LiveRows, Samples
     from edge_agent.sources.window import ENDING, WindowStore
 
     if store.suffix != ENDING:

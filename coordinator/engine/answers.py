@@ -218,7 +218,7 @@ def _within_a_deadline(draft: Draft, digest: str) -> bool:
     otherwise cost each round its whole deadline, and never be counted.
     """
     opened = [summary.opened_at for summary in draft.state.rounds if summary.task_digest == digest]
-    return bool(opened) and draft.at <= opened[-1] + draft.state.spec.policy.deadline
+    return bool(opened) and draft.at <= opened[-1] + draft.state.spec.rounds.deadline
 
 
 def refused(draft: Draft, event: Refused) -> None:

@@ -15,7 +15,7 @@ from coordinator.engine.events import NUMBERS, Offer
 from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
-from schemas.trial import place_in_sample
+from schemas.rounds import place_in_sample
 
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""
@@ -90,12 +90,12 @@ def differs(state: RunState, offer: Offer, needed: frozenset[str] | None = None)
 
 def wanted(state: RunState) -> tuple[int, str]:
     """Return how many agents that can run it must be up before the first round of a run, and who asks for as many."""
-    policy, private = state.spec.policy, state.spec.private
+    policy, private = state.spec.rounds, state.spec.private
     if private is not None and private.least_vehicles >= policy.gather_agents:
         return private.least_vehicles, asked_for(private)
     if policy.gather_agents == 1:
         return 1, ""
-    setting = "--min-agents" if policy.gather_agents == policy.min_agents else "policy.gather_agents"
+    setting = "--min-agents" if policy.gather_agents == policy.min_agents else "rounds.gather_agents"
     return policy.gather_agents, f"to learn from fewer: {setting}"
 
 
@@ -106,7 +106,7 @@ def is_enough(state: RunState, able: int, wanted: int) -> bool:
     needed = needed_columns(state)
     left_out = (bool(offer.fault or differs(state, offer, needed)) for offer in state.agents.values())
     there = able + sum(left_out)
-    return there >= wanted and able >= share(state.spec.policy.min_agents, there)
+    return there >= wanted and able >= share(state.spec.rounds.min_agents, there)
 
 
 def asked_for(private: PrivatePolicy) -> str:
@@ -338,13 +338,13 @@ def _is(number: int) -> str:
 def wakes_at(state: RunState) -> float | None:
     """Return when the next `Tick` will matter; None when only a message can move the run."""
     if state.phase == "gathering":
-        return state.started_at + state.spec.policy.gather_timeout
-    return None if state.open is None else state.open.closes_at + state.spec.policy.grace
+        return state.started_at + state.spec.rounds.gather_timeout
+    return None if state.open is None else state.open.closes_at + state.spec.rounds.grace
 
 
 def gives_up_at(state: RunState) -> float | None:
     """Return when the run fails if nothing comes until then; None when it has ended."""
-    wake, current, policy = wakes_at(state), state.open, state.spec.policy
+    wake, current, policy = wakes_at(state), state.open, state.spec.rounds
     if wake is None or current is None or policy.on_missed_quorum == "fail":
         return wake
     return wake + max(0, policy.extensions - current.extensions) * (policy.deadline + policy.grace)

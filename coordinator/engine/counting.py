@@ -188,7 +188,7 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
         collecting = draft.collecting(draft.state)
     members = tuple(member for member in state.cohort if member not in lost)
     draft.update(cohort=members, lost={**state.lost, **lost})
-    quorum = share(state.spec.policy.min_agents, state.founders)
+    quorum = share(state.spec.rounds.min_agents, state.founders)
     if len(members) < quorum:  # some went as company
         detail = f"{len(members)} members are left of the {quorum} that must answer"
         cause, detail = end or ("quorum-not-met", detail)
@@ -201,7 +201,7 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
         return
     restarts = state.restarts + 1
     draft.update(restarts=restarts)
-    if restarts > state.spec.policy.max_restarts:
+    if restarts > state.spec.rounds.max_restarts:
         draft.move("too-many-restarts", f"{restarts} losses changed the course of the run")
         return
     draft.effects.append(Restarted(state.run, growth.levels[-1].number, tuple(sorted(lost))))

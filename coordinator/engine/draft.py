@@ -16,7 +16,7 @@ from glassfleet.evaluation.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.private.totals import known
 from schemas.messages import Outcome, PrivateGroup, Receipt, Request, Sample
-from schemas.trial import place_in_sample
+from schemas.rounds import place_in_sample
 
 
 class Conduct(Protocol):
@@ -94,7 +94,8 @@ class Draft:
 
     def receipt(self, agent: str, digest: str, outcome: Outcome, reason: str = "") -> None:
         """Tell an agent what became of its message."""
-        self.effects.append(SendReceipt(agent, _receipt(self.state.run, digest, outcome, reason)))
+        run = self.state.run
+        self.effects.append(SendReceipt(run, agent, _receipt(run, digest, outcome, reason)))
 
     def without_broker(self, what: str) -> str:
         """Say how much of `what` the coordinator had no broker: the vehicles are not to blame for that."""
@@ -200,7 +201,7 @@ def _request(state: RunState) -> OpenRound:
     request = Request(
         task=level.task.to_value(),
         task_digest=level.digest,
-        remaining=state.spec.policy.deadline,
+        remaining=state.spec.rounds.deadline,
         # A fixed cohort knows who it is. One group of it has its pairs checked.
         asked=list(current.asked) if state.is_fixed and not state.asks_members else None,
         sample=Sample(salt=salt, last=max((place_in_sample(salt, agent) for agent in current.asked), default="0" * 64))

@@ -139,13 +139,9 @@ class ClearRequest:
 class SendReceipt:
     """Tell an agent what became of its message."""
 
+    run: str
     agent: str
     receipt: Receipt
-
-    @property
-    def run(self) -> str:
-        """Of the message."""
-        return self.receipt.run
 
 
 @dataclass(frozen=True)

@@ -184,9 +184,12 @@ class Answer(TaskEvent):
     ) -> Answer:
         """Return what a message says, with its digest; `encoded` is its contribution, empty: to be encoded here."""
         encoded = encoded or encode(body.contribution)
-        said = encode_around({"rows": body.rows, "data": body.data_digest}, "contribution", encoded)
-        digest = hashlib.sha256(said).hexdigest()
         rows, data = body.rows, body.data_digest
+        before, behind = encode_around({"rows": rows, "data": data}, "contribution")
+        said = hashlib.sha256(before)
+        said.update(encoded)
+        said.update(behind)
+        digest = said.hexdigest()
         return cls(at, agent, body.task_digest, rows, data, body.contribution, digest, attempt, size, encoded)
 
 
@@ -304,7 +307,8 @@ def to_bytes(event: Event) -> bytes:
     if not isinstance(event, Answer) or not event.encoded:
         return encode(value)
     del value["contribution"]
-    return encode_around(value, "contribution", event.encoded)
+    before, behind = encode_around(value, "contribution")
+    return b"".join((before, event.encoded, behind))
 
 
 def from_bytes(data: bytes, at: float, impossible: str | None = None) -> Event:

@@ -38,7 +38,7 @@ from glassfleet.evaluation.scores import ScoresAsked, same_target
 from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Edition, round_digest
 from glassfleet.private.layout import Additive, Layout, add, layout_of, question_digest
-from schemas.documents import canonical_json
+from schemas.codec import canonical_json
 from schemas.errors import GlassfleetError, RunFailedError
 
 MASKED = "masked"

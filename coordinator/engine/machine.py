@@ -67,10 +67,9 @@ from coordinator.engine.state import Round, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import PrivateRuns
 from glassfleet.contract.messages import Task
-from glassfleet.contract.scheme import Server, is_label_scheme, private_parameters
-from glassfleet.data.parameters import parameter_fault
+from glassfleet.contract.scheme import PrivateRuns, Server, is_label_scheme, private_parameters
+from glassfleet.data.documents import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.evaluation.influence import Influence
@@ -312,7 +311,7 @@ def _gather(draft: Draft) -> None:
     state = draft.state
     if state.phase != "gathering":
         return
-    (wanted, way_out), timeout = asking.wanted(state), state.spec.policy.gather_timeout
+    (wanted, way_out), timeout = asking.wanted(state), state.spec.rounds.gather_timeout
     is_due = draft.at >= state.started_at + timeout
     if len(state.agents) < wanted and not is_due:
         return  # without a look at everybody, for each who comes
@@ -323,7 +322,7 @@ def _gather(draft: Draft) -> None:
         rounds.begin(draft, "enough-agents")
     elif is_due:
         draft.move(
-            "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
+            "not-enough-agents" if len(able) < state.spec.rounds.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
             f"({asking.count_up(state)} up in all{way_out and f'; {way_out}'})"
             + draft.without_broker("that time")
@@ -334,7 +333,7 @@ def _gather(draft: Draft) -> None:
 def _settle(draft: Draft) -> None:
     """Close the open round if it is time; a loop, because what follows may be complete at once."""
     while (current := draft.state.open) is not None:
-        state, policy = draft.state, draft.state.spec.policy
+        state, policy = draft.state, draft.state.spec.rounds
         # Numbers only, for this runs at every event: who answered or was dropped is always among those asked.
         accepted = len(state.store.get(current.digest, {}))
         waiting = state.awaited
@@ -406,7 +405,7 @@ def _fail_round(draft: Draft, detail: str) -> None:
     assert current is not None
     waiting = draft.awaited()
     others = state.lost if state.is_fixed else asking.unable(state)
-    is_due = draft.at >= current.closes_at + state.spec.policy.grace
+    is_due = draft.at >= current.closes_at + state.spec.rounds.grace
     silent = dict.fromkeys(waiting, "deadline") if is_due else {}
     why = draft.without_broker("this round") if is_due else ""
     draft.record(waiting)

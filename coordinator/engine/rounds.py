@@ -60,7 +60,7 @@ def begin(draft: Draft, cause: str) -> None:
 
 def open_round(draft: Draft) -> None:
     """Open a round for the last level."""
-    state, policy = draft.state, draft.state.spec.policy
+    state, policy = draft.state, draft.state.spec.rounds
     level = state.levels[-1]
     kind: Literal["pairing", "domain", "statistics"]
     kind = state.phase if state.phase in ("pairing", "domain") else "statistics"
@@ -96,7 +96,7 @@ def extend(draft: Draft, current: Round) -> None:
             attempt=attempt,
             asked=asked,
             extensions=current.extensions + 1,
-            closes_at=draft.at + state.spec.policy.deadline,
+            closes_at=draft.at + state.spec.rounds.deadline,
         ),
     )
     _ask(draft)
@@ -157,7 +157,7 @@ def is_worth_waiting(draft: Draft, current: Round) -> bool:
     It would end if too few were left, as with a missed quorum. It would cost others if those are fewer than leave a
     group at a time.
     """
-    state, policy = draft.state, draft.state.spec.policy
+    state, policy = draft.state, draft.state.spec.rounds
     private, missed = state.spec.private, draft.awaited()
     if private is None or not missed:
         return False
@@ -232,11 +232,11 @@ def ask_again(draft: Draft, out: Mapping[str, str], end: tuple[str, str] | None 
     draft.update(
         cohort=tuple(sorted({*counted_before, *left})), lost={**state.lost, **out}, restarts=state.restarts + 1
     )
-    quorum = share(state.spec.policy.min_agents, state.founders)
+    quorum = share(state.spec.rounds.min_agents, state.founders)
     if len(left) < quorum:
         cause, detail = end or ("quorum-not-met", f"{len(left)} members are left of the {quorum} that must answer")
         draft.move(cause, detail + asking.why_not(out))
-    elif draft.state.restarts > state.spec.policy.max_restarts:
+    elif draft.state.restarts > state.spec.rounds.max_restarts:
         draft.move("too-many-restarts", f"members were lost in {draft.state.restarts} rounds")
     else:
         draft.effects.append(Restarted(state.run, state.levels[-1].number, tuple(sorted(out))))

@@ -350,7 +350,7 @@ class RunState:
         """Return how many answers the open round needs; test errors of whoever tells are better than none."""
         if self.phase == "checking" or (self.phase == "scoring" and not self.editions):
             return 1
-        return share(self.spec.policy.min_agents, self.founders if self.is_fixed else len(current.asked))
+        return share(self.spec.rounds.min_agents, self.founders if self.is_fixed else len(current.asked))
 
     @property
     def run(self) -> str:

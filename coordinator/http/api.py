@@ -23,7 +23,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.duty.causes import look
+from coordinator.duty import look
 from coordinator.fleet.differences import with_lines, with_scores
 from coordinator.http.access import (
     HTTP_LIMITS,
@@ -31,6 +31,7 @@ from coordinator.http.access import (
     READER,
     READER_AT_ONCE,
     Door,
+    TokenCheck,
     open_door,
     stated_app,
     with_token,
@@ -42,13 +43,10 @@ from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.dashboard.reports import add_reports
 from coordinator.http.dashboard.week import week
-from coordinator.http.errors import Fault, Heads, in_words
+from coordinator.http.errors import Fault, Heads, ShownJson, in_words
 from coordinator.http.guard import LAST_PORT, Guard
-from coordinator.http.rollout_api import add_rollouts
-from coordinator.http.schedule_api import add_schedules, refuse_booleans_of_run
 from coordinator.http.server import HttpServer
-from coordinator.http.text import ShownJson
-from coordinator.http.tokens import TokenCheck
+from coordinator.http.steering_api import add_rollouts, add_schedules, refuse_booleans_of_run
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet.explain.text import cut
 from schemas.errors import (

@@ -6,6 +6,7 @@ is wrong with it, and what to write.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -13,16 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 from starlette.convertors import IntegerConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import DataError, UsageError
+from schemas.text import show_hidden
 
 if TYPE_CHECKING:
     from fastapi import Request
     from fastapi.exceptions import RequestValidationError
 
     from glassfleet.data.domain import Domain
+
 
 SHOWN = 60
 """Characters of a wrong value that are repeated."""
@@ -202,3 +208,40 @@ class Heads:
             await send(message)
 
         await self._app({**scope, "method": "GET"}, receive, headers_only)
+
+
+# --- JSON as it comes and goes: no text that cannot be written down, none that is shown otherwise than it is ----------
+
+
+def check_characters(body: bytes) -> None:
+    r"""Raise HTTPException for a body that is not UTF-8, and for JSON with lone surrogates, ``"\ud800"``.
+
+    No file and no message can hold them. Python reads JSON in UTF-16 and UTF-32 as well, and surrogates in UTF-8.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the body is not a text in UTF-8") from None
+    if "\0" in text:
+        raise HTTPException(400, "the body is not a text in UTF-8: it has zeros")
+    if "\\u" in text:
+        # What is not JSON that can be read is told where it is read.
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        detail = r"a text holds half a character (\ud800 to \udfff alone): send whole ones"
+        raise HTTPException(400, detail) from None
+
+
+class ShownJson(JSONResponse):
+    """JSON in which no character is hidden."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body; what is not finite is null."""
+        try:
+            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except ValueError:
+            text = to_json(content, inf_nan_mode="null").decode()
+        return show_hidden(text).encode()

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
+from coordinator.journal.opening import readable
 from coordinator.journal.port import Damaged, Entry, Leader
-from coordinator.journal.sqlite import readable
 from coordinator.journal.tables import (
     LEADER,
     MODELS,

@@ -15,7 +15,6 @@ Rules:
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -76,17 +75,6 @@ def brief(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return an overview from what stands at its places."""
     declares = any(values[name] for name in DECLARED)
     return {name: value for name, value in values.items() if name not in DECLARED} | {"declares": declares}
-
-
-def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
-    """Return the checksum of a row: BLAKE2b-128 (hex) over a line for each head, then the body.
-
-    A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
-    """
-    lines = "".join([f"{head if isinstance(head, str) else repr(head)}\n" for head in heads])
-    digest = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
-    digest.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

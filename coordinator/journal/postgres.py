@@ -179,7 +179,7 @@ def _first_line(fault: BaseException | None) -> str:
 
 
 def pick(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
-    """Return expressions as those of `coordinator.journal.sqlite.pick`."""
+    """Return expressions as those of `coordinator.journal.opening.pick`."""
     whole = sa.cast(document, sa.JSON)
     parts = sa.func.json_build_array(*(whole[tuple(place)] for place in places))
     return [sa.cast(parts, sa.Text), *(sa.func.json_array_length(whole[x]) for x in counted)]

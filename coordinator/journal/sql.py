@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import postgres, sqlite
+from coordinator.journal import opening, postgres
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
     COUNTED,
@@ -48,7 +48,6 @@ from coordinator.journal.tables import (
     look,
     mend,
     model_of,
-    of_agent,
     put_of_agents,
     shown,
     sum_of,
@@ -158,7 +157,7 @@ class SqlJournal:
             if run is not None:
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run == run))
                 if self._database.path is not None:
-                    sqlite.shrink(connection)
+                    opening.shrink(connection)
         return run is not None
 
     def compact(
@@ -207,7 +206,7 @@ class SqlJournal:
 
     def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
-        parts = (postgres if self._database.path is None else sqlite).pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        parts = (postgres if self._database.path is None else opening).pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
         documents: dict[str, dict[str, Any]] = {}
         for start in range(0, len(runs), _SHOWN_AT_ONCE):
             some = runs[start : start + _SHOWN_AT_ONCE]
@@ -310,7 +309,7 @@ class SqlJournal:
 
     def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
         """Return what `keep` wrote of a vehicle."""
-        return values_of_agent(what, self._select(of_agent(what, agent)))
+        return values_of_agent(self._select, what, agent)
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""

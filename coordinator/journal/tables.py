@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal.port import CHECKPOINT, Damaged, Entry, Kept, Leader, StoredModel, checksum
+from coordinator.journal.port import CHECKPOINT, Damaged, Entry, Kept, Leader, StoredModel
 from schemas.errors import DamagedError, StorageError
 
 METADATA = sa.MetaData()
@@ -158,9 +159,15 @@ _LAST_WALL = 1e11
 
 
 def sum_of(table: sa.Table, values: dict[str, Any]) -> str:
-    """Return the checksum that belongs to the values of a row."""
+    """Return the checksum that belongs to the values of a row: BLAKE2b-128 (hex) over a line for each, then the body.
+
+    A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
+    """
     *heads, body = (values[name] for name in _CHECKED[table.name])
-    return checksum(heads, body)
+    lines = "".join([f"{head if isinstance(head, str) else repr(head)}\n" for head in heads])
+    digest = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
+    digest.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
+    return digest.hexdigest()
 
 
 def is_whole(table: sa.Table, row: Any) -> bool:
@@ -388,11 +395,8 @@ def put_of_agents(
     return len(agents) - len(rows)
 
 
-def of_agent(what: Kept, agent: str) -> sa.Select[Any]:
-    """Return the query for what is there of a vehicle."""
-    return sa.select(OF_AGENTS[what]).where(OF_AGENTS[what].c.agent == agent)
-
-
-def values_of_agent(what: Kept, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the values in the row of a vehicle; none where it is damaged."""
-    return [value for row in rows if is_whole(OF_AGENTS[what], row) for value in json.loads(row.body)]
+def values_of_agent(select: Select, what: Kept, agent: str) -> list[dict[str, Any]]:
+    """Return what is there of a vehicle; nothing where its row is damaged."""
+    table = OF_AGENTS[what]
+    rows = select(sa.select(table).where(table.c.agent == agent))
+    return [value for row in rows if is_whole(table, row) for value in json.loads(row.body)]

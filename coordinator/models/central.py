@@ -15,7 +15,7 @@ from typing import Any
 from coordinator.journal.port import REFERENCES, StoredModel
 from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DocumentError, GlassfleetError, NotFoundError, UsageError
 from schemas.record import CENTRAL, ModelRecord
 from schemas.topics import check_id

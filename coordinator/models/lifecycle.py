@@ -20,7 +20,7 @@ from coordinator.models.rollout.shell import Rollouts
 from coordinator.models.rollout.verdict import judged_sums
 from coordinator.specification.rollout import GATE
 from glassfleet.contract.scheme import Scheme
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord

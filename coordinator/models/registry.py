@@ -25,7 +25,7 @@ from glassfleet.evaluation.paired import MOST_FORMERS, from_sums
 from glassfleet.evaluation.scores import same_target
 from glassfleet.explain.difference import moved
 from glassfleet.model.baseline import recorded
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.record import CENTRAL, ModelRecord, Training
 
@@ -225,7 +225,7 @@ class Registry:
             parameters={
                 "participation": state.spec.participation,
                 "seed": state.spec.seed,
-                "policy": state.spec.policy.model_dump(mode="json"),
+                "rounds": state.spec.rounds.model_dump(mode="json"),
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
                 **({"window": window.model_dump(exclude_none=True)} if (window := state.spec.window) else {}),

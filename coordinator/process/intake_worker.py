@@ -28,7 +28,7 @@ from coordinator.engine import Answer, Engine, Event
 from coordinator.engine.events import to_bytes
 from coordinator.messages import Decoder
 from coordinator.process.frames import framed, received
-from coordinator.process.link import connects, credentials_of, link_of
+from coordinator.process.link import connects, credentials_of, link_of, worker_identity
 from coordinator.process.queue import EventQueue
 from coordinator.telemetry import logs
 from glassfleet.contract.messages import Task
@@ -76,10 +76,9 @@ class IntakeWorker:
             QUEUED, config.queue_bytes // workers, time.monotonic, full_wait=config.connection.keepalive / 2
         )
         self._decoder = Decoder(topics)
-        # Brokers that take the client's id from the certificate give each certificate one connection.
-        own = None if config.identity is None else config.identity / f"intake-{number}"
-        config = config.model_copy(update={"identity": own}) if own is not None and own.is_dir() else config
-        credentials = credentials_of(config.identity)
+        credentials = credentials_of(config)
+        if config.identity is not None:
+            config = config.model_copy(update={"identity": worker_identity(config.identity, number)})
         # No session is kept for it, as there may be fewer workers next time: what it misses is sent again.
         link = replace(link_of(config, f"-intake-{number}"), session_expiry=0)
         self._transport = connects(config, credentials, lambda name: self._counts.update([name]))(link)

@@ -12,6 +12,7 @@ from broker.port import Link, Transport
 from broker.signed import RefusalLog, signed
 from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
+from schemas.errors import UsageError
 from schemas.plain_structlog import structlog
 from schemas.topics import Topics
 
@@ -31,15 +32,36 @@ def link_of(config: CoordinatorConfig, more: str = "") -> Link:
     )
 
 
-def credentials_of(identity: Path | None) -> FolderCredentials | None:
-    """Return what a coordinator signs and verifies with; None where it has no identity. Raises UsageError."""
-    if identity is None:
+def worker_identity(identity: Path, number: int) -> Path:
+    """Return where an intake worker's identity is: brokers that take client ids from certificates let each in once."""
+    return identity / f"intake-{number}"
+
+
+def credentials_of(config: CoordinatorConfig) -> FolderCredentials | None:
+    """Return what a coordinator signs and verifies with; None where it has no identity.
+
+    Raises
+    ------
+    UsageError
+        The identity is not a coordinator's, or intake workers have none of their own.
+    """
+    if config.identity is None:
         return None
     from broker.credentials import FolderCredentials  # noqa: PLC0415  loaded by fleets that sign
     from broker.identity import check_owner  # noqa: PLC0415
 
-    check_owner(identity, "coordinator")
-    return FolderCredentials(identity)
+    first = check_owner(config.identity, "coordinator").owner.id
+    taken = {first}
+    for number in range(1, config.intake_workers + 1) if config.intake_workers > 1 else ():
+        own = worker_identity(config.identity, number)
+        name = check_owner(own, "coordinator").owner.id if own.is_dir() else ""
+        if not name or name in taken:
+            raise UsageError(
+                f"{own} must be the identity of intake worker {number}, with an id of its own: one identity cannot "
+                f"connect twice. Make it: glassfleet ca issue --coordinator {first}-{number} --out {own}"
+            )
+        taken.add(name)
+    return FolderCredentials(config.identity)
 
 
 def connects(

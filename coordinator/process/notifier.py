@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 from apprise import Apprise, NotifyFormat
 
-from coordinator.duty import notices
-from coordinator.duty.causes import look
-from coordinator.duty.notices import NoticeMemory
+from coordinator import duty
 from coordinator.journal.port import Decision
 from coordinator.models.aliases import CURRENT
 from coordinator.process.service import Service
@@ -85,7 +83,7 @@ class Notifier:
         self._channels = to
         self._wall = wall
         core = service.coordinator
-        self._memory = {each.name: NoticeMemory.of(core.journal.kept("notices", each.name)) for each in to}
+        self._memory = {each.name: duty.NoticeMemory.of(core.journal.kept("notices", each.name)) for each in to}
         self._again = dict.fromkeys(self._memory, 0.0)
         self._recent = Recent()
         self._current: dict[str, tuple[int, Decision]] = {}
@@ -116,32 +114,32 @@ class Notifier:
             The journal cannot be read or written.
         """
         core, now = self._service.coordinator, self._wall()
-        fleet = look(core, self._recent)
+        fleet = duty.look(core, self._recent)
         offset = now - core.timeline.now()
         ended = (each for each in core.rollouts.documents() if each["ended"] is not None)
         rollouts = [{**each, "ended": each["ended"] + offset} for each in ended]
         runs = core.runs.overviews(core.runs.newest(RUNS)[::-1])
-        found = notices.conditions(fleet, runs, self._decisions(), rollouts, now)
+        found = duty.conditions(fleet, runs, self._decisions(), rollouts, now)
         for channel in self._channels:
             if now >= self._again[channel.name]:
                 self._tell(channel, found, set(fleet.known), now)
 
-    def _tell(self, channel: Channel, found: dict[notices.Key, str], known: set[str], now: float) -> None:
+    def _tell(self, channel: Channel, found: dict[duty.Key, str], known: set[str], now: float) -> None:
         before = self._memory[channel.name]
-        due, after = notices.due(before, found, known, now)
+        due, after = duty.due(before, found, known, now)
         self._keep(channel.name, after)
         if not due:
             return
-        title, text = notices.message(self._service.config.fleet, [found[key] for key in due])
+        title, text = duty.message(self._service.config.fleet, [found[key] for key in due])
         if channel.send(title, text):
             _log.info("notice-sent", to=channel.shown, causes=len(due))
             return
         _log.warning("notice-not-sent", to=channel.shown, causes=len(due), again=AGAIN)
         self._again[channel.name] = now + AGAIN
         since = {**after.since, **{key: before.since.get(key, now) for key in due}}
-        self._keep(channel.name, NoticeMemory(since, before.sent))
+        self._keep(channel.name, duty.NoticeMemory(since, before.sent))
 
-    def _keep(self, name: str, memory: NoticeMemory) -> None:
+    def _keep(self, name: str, memory: duty.NoticeMemory) -> None:
         values = memory.to_values()
         if values != self._memory[name].to_values():
             self._service.call(lambda core: core.journal.keep("notices", {name: values}, 100 * CHANNELS))

@@ -23,8 +23,7 @@ from coordinator.journal.port import Leader
 from coordinator.process.link import link_of
 from coordinator.process.queue import EventQueue
 from coordinator.process.standby import about
-from coordinator.telemetry.metrics import Metrics
-from coordinator.telemetry.refusals import Refusals
+from coordinator.telemetry.metrics import Metrics, Refusals
 from schemas.errors import BrokerError, IdentityError
 
 _log = structlog.get_logger("coordinator")

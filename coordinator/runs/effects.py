@@ -188,7 +188,7 @@ class EffectHandler:
         if isinstance(event, Malformed):
             outcome, reason = "rejected", event.reason
         receipt = Receipt(run=run, task_digest=event.task_digest, outcome=outcome, reason=reason)
-        self.receipt(SendReceipt(event.agent, receipt), None)
+        self.receipt(SendReceipt(run, event.agent, receipt), None)
 
     @staticmethod
     def _log_outliers(effect: RoundClosed, state: RunState | None, log: Any) -> None:

@@ -19,8 +19,8 @@ from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 from schemas.messages import Id
+from schemas.rounds import Window
 from schemas.text import first_fault
-from schemas.window import Window
 
 Column = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]
@@ -190,7 +190,7 @@ class RunSpec(BaseModel):
     participation : "cohort" or "elastic"
         One set of vehicles for the whole model, or whoever answers each round. Private runs begin with one set in
         either case; elastic ones learn on without those who are lost, and ask no former round again.
-    policy : RoundPolicy
+    rounds : RoundPolicy
         When rounds close, and what happens when too few have answered.
     model : str
         Name under which the model is published.
@@ -230,7 +230,7 @@ class RunSpec(BaseModel):
     scheme: str = Field(default=DEFAULT, min_length=1, max_length=64)
     parameters: dict[str, Any] = Field(default_factory=dict)
     participation: Literal["cohort", "elastic"] = "cohort"
-    policy: RoundPolicy = RoundPolicy()
+    rounds: RoundPolicy = RoundPolicy()
     model: Id = "model"
     features: Annotated[tuple[Column, ...], Field(min_length=1, max_length=MAX_FEATURES)] | None = None
     target: Column | None = None
@@ -286,7 +286,7 @@ class RunSpec(BaseModel):
             raise ValueError("readmit is for private runs: others leave nobody out by themselves")
         if both := sorted(set(self.readmit) & set(self.without)):
             raise ValueError(f"{both[0]!r} cannot be both in readmit and in without")
-        if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
+        if self.private is not None and (self.rounds.sample is not None or self.max_rows_each is not None):
             raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         if self.private is not None and self.window is not None:
             # Two windows that differ by a row would differ in their sums by it.

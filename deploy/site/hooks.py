@@ -18,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from deploy.site import formulas, messages
+from deploy.site import content
 
 ROOT = Path(__file__).resolve().parents[2]
 DESCRIBED = "reference/asyncapi.yaml"
@@ -73,7 +73,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, source in borrowed().items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     described = Path(config.docs_dir) / DESCRIBED
-    files.append(File.generated(config, MESSAGES, content=messages.page(described)))
+    files.append(File.generated(config, MESSAGES, content=content.page(described)))
     return files
 
 
@@ -93,7 +93,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     html = _ROLE.sub("", html)
     # Wide tables scroll by themselves; without a tab stop only a mouse could move them.
     html = html.replace("<table>", '<div class="gf-table" tabindex="0"><table>').replace("</table>", "</table></div>")
-    return formulas.replace(html)
+    return content.replace(html)
 
 
 def _link(match: re.Match[str], *, here: str, source: str, files: Files) -> str:

@@ -30,7 +30,7 @@ SERVICES: tuple[type[Settings], ...] = (AgentConfig, CoordinatorConfig, Forecast
 
 POLICIES: dict[str, type[BaseModel]] = {
     "A run: keys of its policy file, and of the HTTP API": RunSpec,
-    "`policy` of a run": RoundPolicy,
+    "`rounds` of a run": RoundPolicy,
     "`private` of a run": PrivatePolicy,
     "`rollout` of a run, and the policy file of a rollout": RolloutPlan,
 }

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.storage import FolderLock, explained, load_secret, make_directory, replacing
-from schemas.documents import canonical_json
+from schemas.codec import canonical_json
 from schemas.errors import DocumentError, VerificationError
 from schemas.messages import LogHead
 from schemas.private_files import open_private, sync_folder

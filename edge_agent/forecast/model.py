@@ -18,7 +18,7 @@ from glassfleet.data.categories import code_of
 from glassfleet.data.cells import MISSING, PAIRS, as_number, is_empty
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import ReferenceRow, reference_of
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
 

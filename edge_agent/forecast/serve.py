@@ -20,8 +20,7 @@ from edge_agent.forecast.model import ModelWatch, Served, inputs_of, vector
 from edge_agent.forecast.publish import into_vehicle, to_fleet
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, ServerAccess
-from edge_agent.live.rows import LiveRows
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import LiveRows, Samples
 from edge_agent.recordings.units import unlike
 from glassfleet.model.baseline import explained
 from glassfleet.model.explanation import Explanation

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from edge_agent.imports import numbers, times
+from edge_agent.imports import numbers
+from edge_agent.imports.clocks import orders_of
 from edge_agent.imports.dialect import is_value
 from edge_agent.imports.marks import is_mark, personal, words, words_of
 from edge_agent.imports.numbers import NumberMarks
@@ -101,7 +102,7 @@ def judge(given: Cells, separator: str) -> ColumnVerdict:
         return _words(given, column, among, filled)
     if valued and len(written) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
         return _numbers(given, column, written, separator)
-    orders = times.judge(valued)
+    orders = orders_of(valued)
     if orders and not given.is_time:
         return ColumnVerdict(
             replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date"
@@ -128,6 +129,10 @@ def replace_take(column: ColumnPlan, take: str) -> ColumnPlan:
     return column.model_copy(update={"take": take})
 
 
+def _to_decide(column: ColumnPlan, why: str, marks: frozenset[str], what: str, lines: str) -> ColumnVerdict:
+    return ColumnVerdict(replace_take(column, UNDECIDED), why, marks, decision=what, lines=lines)
+
+
 def _marks(filled: Sequence[str], valued: Sequence[str]) -> frozenset[str]:
     return frozenset(cell.lower() for cell in set(filled) - set(valued))
 
@@ -151,24 +156,18 @@ def _numbers(given: Cells, column: ColumnPlan, written: Sequence[str], separator
         what = f"{given.name}: {listed} is no number, where the others are: it is no value, or a word like any other"
         if len(odd) > 20 and len(shown) > 10:
             what = f"{given.name}: {len(odd)} cells are no numbers, e.g. {listed}"
-        return ColumnVerdict(
-            replace_take(column, UNDECIDED), "numbers and words", marks, decision=what,
-            lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
-        )  # fmt: skip
+        lines = f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"'
+        return _to_decide(column, "numbers and words", marks, what, lines)
     if numbers.is_power(written) and any(cell.isdigit() for cell in written):
         cell = next(cell for cell in written if numbers.POWER.match(cell))
-        return ColumnVerdict(
-            replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
-            decision=f"{given.place(cell)}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
-            lines='take = "number"; or take = "hex"; or take = "nothing"',
-        )  # fmt: skip
+        what = f"{given.place(cell)}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id"
+        lines = 'take = "number"; or take = "hex"; or take = "nothing"'
+        return _to_decide(column, "numbers with powers of ten, or hexadecimal", marks, what, lines)
     how = numbers.judge(written, separator)
     if not how.readings:
-        return ColumnVerdict(
-            replace_take(column, UNDECIDED), "numbers that are written in different ways", marks,
-            decision=f"{given.place(how.example)}, which is written in another way than others",
-            lines='take = "text" or take = "nothing"; or correct the file',
-        )  # fmt: skip
+        what = f"{given.place(how.example)}, which is written in another way than others"
+        lines = 'take = "text" or take = "nothing"; or correct the file'
+        return _to_decide(column, "numbers that are written in different ways", marks, what, lines)
     column = column.model_copy(update={"cut": how.unit, "unit": column.unit or how.unit})
     verdict = ColumnVerdict(column, "numbers", marks, how.readings, how.example)
     reading = how.readings[0]
@@ -184,21 +183,14 @@ def _left_out(given: Cells, verdict: ColumnVerdict, values: Sequence[float], bod
     """Leave numbers out that say which row it is, or that are ids."""
     if given.is_time or given.is_target or not values:
         return verdict
-    if any(
-        len(text) > 15 and abs(value) > _EXACT and text.lstrip("+-").isdigit()
-        for text, value in zip(bodies, values, strict=True)
-    ):
-        return replace(
-            verdict,
-            column=replace_take(verdict.column, "nothing"),
-            why="left out: numbers with more digits than are kept, like ids",
-        )
+    out = replace_take(verdict.column, "nothing")
+    pairs = zip(bodies, values, strict=True)
+    if any(len(text) > 15 and abs(value) > _EXACT and text.lstrip("+-").isdigit() for text, value in pairs):
+        return replace(verdict, column=out, why="left out: numbers with more digits than are kept, like ids")
     steps = {second - first for first, second in pairwise(values)}
     of_name = words_of(given.name) or ["unnamed"]
     if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or of_name[0] in _COUNTERS):
-        return replace(
-            verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id"
-        )
+        return replace(verdict, column=out, why="left out: it numbers the rows, like an id")
     return verdict
 
 
@@ -214,20 +206,14 @@ def _words(given: Cells, column: ColumnPlan, cells: Sequence[str], filled: Seque
         return ColumnVerdict(out, f"left out: texts about persons or vehicles ({why})", marks)
     if numbers.is_bare_hex(list(different)):
         cell = next(cell for cell in different if not cell.isdigit())
-        return ColumnVerdict(
-            replace_take(column, UNDECIDED), "hexadecimal digits", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: hexadecimal {int(cell, 16)}, or an id",
-            lines='take = "hex"; or take = "text"; or take = "nothing"',
-        )  # fmt: skip
+        what, lines = f"{given.place(cell)}: hexadecimal {int(cell, 16)}, or an id", 'take = "hex"; or take = "text"'
+        return _to_decide(column, "hexadecimal digits", marks, what, f'{lines}; or take = "nothing"')
     if len(different) > MAX_CATEGORIES or (len(cells) >= _ROWS and len(different) > MOSTLY * len(cells)):
         return ColumnVerdict(
             out, f"left out: {len(different)} different texts in {len(cells)} rows, like names or ids", marks
         )
     if sum(":" in cell and cell[:1].isdigit() for cell in different) > MOSTLY * len(different):
         cell = next(iter(different))
-        return ColumnVerdict(
-            replace_take(column, UNDECIDED), "times in a form that is not known", marks,
-            decision=f"{given.place(cell)}: a time in a form that is not known, or a word",
-            lines='take = "text"; or take = "nothing"',
-        )  # fmt: skip
+        what, lines = f"{given.place(cell)}: a time in a form that is not known, or a word", 'take = "text"'
+        return _to_decide(column, "times in a form that is not known", marks, what, f'{lines}; or take = "nothing"')
     return ColumnVerdict(text, f"words, {len(different)} different", marks)

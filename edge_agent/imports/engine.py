@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,11 +18,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports import times
+from edge_agent.imports.clocks import seconds_sql
 from edge_agent.imports.dialect import Dialect, wrong_widths
-from edge_agent.imports.marks import NO_WORDS, is_mark
+from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import CUT, LONGEST_LINE, Text, lines_between
-from edge_agent.imports.plan import ColumnPlan, Plan
+from edge_agent.imports.plan import CLOCK, ColumnPlan, Plan
 from edge_agent.recordings.units import SAME
 from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
@@ -86,6 +86,32 @@ class ImportDatabase:
         found = self._run(lambda: self.db.execute(sql).fetchnumpy(), where)
         return {name: _filled(column) for name, column in found.items()}
 
+    def copy(self, select: str, path: Path, metadata: str, *, columns: int = 0, where: str = "") -> None:
+        """Write the rows of a query as Parquet; of so many `columns`, in groups that fit into the engine's memory."""
+        size = f"ROW_GROUP_SIZE {max(VECTOR, GROUP // columns // VECTOR * VECTOR)}, " if columns else ""
+        self.rows(f"COPY ({select}) TO {text_sql(str(path))} (FORMAT parquet, {size}{metadata})", where)
+
+    def write(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        path: Path,
+        metadata: str,
+        select: Callable[[str], str] = "SELECT {} FROM arrays".format,
+    ) -> None:
+        """Write arrays as Parquet: float64, where NaN is no value, or object of str and None.
+
+        `select` puts the columns, of a table ``arrays``, into a query.
+        """
+        self.db.register("arrays", {f"c{index}": column for index, column in enumerate(columns.values())})
+        listed = ", ".join(
+            f"arrays.c{index}::VARCHAR AS {name_sql(name)}"
+            if column.dtype == object
+            else f"CASE WHEN isfinite(arrays.c{index}::DOUBLE) THEN arrays.c{index}::DOUBLE END AS {name_sql(name)}"
+            for index, (name, column) in enumerate(columns.items())
+        )
+        self.copy(select(listed), path, metadata)
+        self.db.unregister("arrays")
+
     def _run(self, work: Callable[[], Any], where: str) -> Any:
         """Do work in a thread, so that progress is told and Ctrl-C ends it."""
         result: list[Any] = []
@@ -132,12 +158,6 @@ def _filled(column: NDArray[Any]) -> NDArray[Any]:
         mask = np.ma.getmaskarray(column)
         return np.array([None if gone else value for gone, value in zip(mask, data, strict=True)], dtype=object)
     return np.asarray(np.ma.filled(column.astype(np.float64), np.nan))
-
-
-def parquet_sql(columns: int, metadata: str = "") -> str:
-    """Return how COPY writes a table of Parquet: in groups of rows that fit into the engine's memory."""
-    rows = max(VECTOR, GROUP // max(1, columns) // VECTOR * VECTOR)
-    return f"(FORMAT parquet, ROW_GROUP_SIZE {rows}{metadata and f', {metadata}'})"
 
 
 def text_sql(value: str) -> str:
@@ -209,10 +229,7 @@ def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> CellTable:
 def value_sql(cell: str, column: ColumnPlan, plan: Plan, *, has_low_lines: bool = True) -> str:
     """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
     raw = f"trim({cell}, ' \t\u00a0\u202f')"
-    missing = [
-        mark for mark in plan.csv.missing if column.take != "text" or mark not in NO_WORDS or mark in column.missing
-    ]
-    gone = f"lower({raw}) IN {_list(sorted({*missing, *map(str.lower, column.missing), 'nan'}))}"
+    gone = f"lower({raw}) IN {_list(sorted(plan.missing_of(column)))}"
     match column.take:
         case "text":
             return f"CASE WHEN {gone} OR {raw} = '' THEN NULL ELSE {raw} END"
@@ -228,9 +245,7 @@ def value_sql(cell: str, column: ColumnPlan, plan: Plan, *, has_low_lines: bool 
 
 
 def _number_sql(cell: str, raw: str, gone: str, column: ColumnPlan, plan: Plan, has_low_lines: bool) -> str:  # noqa: PLR0917
-    decimal = column.decimal or plan.csv.decimal
-    thousands = plan.csv.thousands if column.thousands is None else column.thousands
-    thousands = "" if thousands == decimal else thousands
+    decimal, thousands = plan.marks_of(column)
     marked = f"CASE WHEN {gone} THEN NULL ELSE " if column.missing else ""
     end = " END" if marked else ""
     if decimal == "." and not thousands and not column.cut:
@@ -262,11 +277,11 @@ def time_sql(cells: CellTable, plan: Plan) -> str:
     assert clock is not None
     cell = cells.columns[clock.source]
     if clock.form == "number":
-        value = value_sql(cell, ColumnPlan(cut=clock.cut, decimal=clock.decimal), plan)
+        value = value_sql(cell, clock.cells, plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
-    of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""
-    return f"{times.sql(cell, clock.form)}{of_day}"
+    of_day = f" + {seconds_sql(cells.columns[clock.of_day], CLOCK)}" if clock.of_day else ""
+    return f"{seconds_sql(cell, clock.form)}{of_day}"
 
 
 def judge_rejects(engine: ImportDatabase, cells: CellTable, text: Text, dialect: Dialect) -> None:
@@ -343,7 +358,7 @@ def unfit(
             "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
             cells.where,
         )
-        marks = {mark.lower() for mark in (*plan.csv.missing, *column.missing, "nan")}
+        marks = plan.missing_of(column)
         counts: Counter[str] = Counter()
         odd = {}
         for raw, count in rows:
@@ -390,9 +405,7 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Pla
     kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
         column.take, "no value"
     )
-    decimal = column.decimal or plan.csv.decimal
-    thousands = plan.csv.thousands if column.thousands is None else column.thousands
-    by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
+    by = ' (the plan says decimal = "{}", thousands = "{}")'.format(*plan.marks_of(column))
     what = f"column {each.column!r}: {cell[:60]!r} ({lines}) is {kind}{by if column.take == 'number' else ''}"
     if total > 1:
         what += f"; {total} such cells"

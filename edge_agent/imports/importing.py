@@ -3,6 +3,8 @@
 # ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
+import json
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_agent.imports import judge, opened
-from edge_agent.imports.catalogued import fit_part, with_paths
 from edge_agent.imports.clocks import TextRows
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
@@ -20,7 +21,6 @@ from edge_agent.imports.engine import (
     cells_of,
     judge_rejects,
     name_sql,
-    parquet_sql,
     text_sql,
     time_sql,
 )
@@ -28,11 +28,11 @@ from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
-from edge_agent.imports.report import Report, look
+from edge_agent.imports.report import Report, fit_part, look, with_paths
 from edge_agent.imports.rows import Reading, RowFile, aligned_long, aligned_wide, joined, without_repeats
 from edge_agent.recordings import units
 from edge_agent.recordings.vss import Catalogue
-from schemas.errors import FREE, DataError, StorageError, UsageError, os_faults_as
+from schemas.errors import FREE, DataError, GlassfleetError, StorageError, UsageError, os_faults_as
 from schemas.limits import MAX_FEATURES
 
 
@@ -235,11 +235,8 @@ def _dense(reading: Reading, place: Path) -> RowFile:
     reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
     reading.engine.forget_rejects()
-    reading.engine.rows(
-        f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"{parquet_sql(len(columns), reading.report.metadata())}",
-        cells.where,
-    )
+    select = f"SELECT {listed} FROM {cells.sql} WHERE true {cells.without}"
+    reading.engine.copy(select, part, reading.report.metadata(), columns=len(columns), where=cells.where)
     cells.left_out = Counter()
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
     nulls = _nulls(reading.engine, part)
@@ -258,3 +255,23 @@ def _nulls(engine: ImportDatabase, part: Path) -> dict[str, int]:
         f"FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
     )
     return {str(name): int(nulls if nulls is not None else 1) for name, nulls, _ in found}
+
+
+def main() -> int:
+    """Import one file for an agent: ``python -m edge_agent.imports.importing SOURCE OUT TARGET`` prints what it did.
+
+    The engine's memory is gone when this process ends.
+    """
+    source, out, target = sys.argv[1:4]
+    try:
+        report = import_files(ImportJob([Path(source)], Path(out), target=target))
+    except GlassfleetError as fault:
+        fields = {name: getattr(fault, name, "") for name in ("mend", "where", "tells")}
+        sys.stdout.write(json.dumps({"fault": {**fields, "what": getattr(fault, "what", str(fault))}}))
+        return fault.exit_code
+    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

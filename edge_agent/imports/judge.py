@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from edge_agent.imports import columns, numbers
-from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, seconds_of, time_of
+from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, row_times, time_of
 from edge_agent.imports.columns import Cells, ColumnVerdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
@@ -389,7 +389,7 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
     }
     marks, verdicts = _settle(verdicts)
     shown = {name: split_unit(name)[0] for name in given.names}
-    of_rows = seconds_of(given, clock, marks) or [0.0] * given.head
+    of_rows = row_times(given, clock, marks) or [0.0] * given.head
     gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
     own: dict[str, list[float]] = {name: [] for name in names}

@@ -15,12 +15,18 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from edge_agent.imports.times import ORDERS
+from edge_agent.imports.marks import NO_WORDS
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
 from schemas.text import first_fault
 
 UNDECIDED: Final = "?"
+CLOCK: Final = "clock"
+"""A time of day without a date."""
+
+ORDERS: Final = (CLOCK, "ymd", "dmy", "mdy", "month", "compact", "date ymd", "date dmy", "date mdy", "date month")
+"""How points in time are written: the order of year, month and day, behind ``date`` where there is no time of day;
+``month``: its name, as in 08-Nov-2026; ``compact``: 20261108 131143."""
 PLAN_KEY: Final = "glassfleet"
 """Under which a Parquet file has the plan that it was made by."""
 UNITS_KEY: Final = "glassfleet_units"
@@ -107,7 +113,7 @@ class ClockPlan(_Table):
     of_day : str
         Column of the time of day, where `source` has the date alone.
     form : str
-        ``number``, or one of `edge_agent.imports.times.ORDERS`; ``?``: somebody has to decide.
+        ``number``, or one of `ORDERS`; ``?``: somebody has to decide.
     scale : float
         Of a number: how many seconds 1 is.
     cut : str
@@ -122,6 +128,11 @@ class ClockPlan(_Table):
     cut: str = ""
     decimal: Literal[".", ",", "?"] | None = None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+    @property
+    def cells(self) -> ColumnPlan:
+        """How its numbers are written."""
+        return ColumnPlan(cut=self.cut, decimal=self.decimal)
 
     @model_validator(mode="after")
     def _consistent(self) -> ClockPlan:
@@ -213,6 +224,17 @@ class Plan(_Table):
     def taken(self) -> dict[str, ColumnPlan]:
         """The columns that are not left out."""
         return {name: column for name, column in self.columns.items() if column.take != "nothing"}
+
+    def marks_of(self, column: ColumnPlan) -> tuple[str, str]:
+        """Return the decimal mark of a column's numbers, and the one between thousands; empty: there is none."""
+        decimal = column.decimal or self.csv.decimal
+        thousands = self.csv.thousands if column.thousands is None else column.thousands
+        return decimal, "" if thousands == decimal else thousands
+
+    def missing_of(self, column: ColumnPlan) -> frozenset[str]:
+        """Return the cells of a column, in lower case, that stand for no value."""
+        common = {mark for mark in self.csv.missing if column.take != "text" or mark not in NO_WORDS}
+        return frozenset(map(str.lower, {*common, *column.missing, "nan"}))
 
     def with_csv(self, *, encoding: str = "", missing: Iterable[str] = ()) -> Plan:
         """Return a plan with another encoding, and with more cells that stand for no value."""

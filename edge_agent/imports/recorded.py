@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from edge_agent.imports import judge
-from edge_agent.imports.catalogued import fit
 from edge_agent.imports.clocks import Ambiguity, age, gap_of
 from edge_agent.imports.engine import ImportDatabase
 from edge_agent.imports.marks import personal
 from edge_agent.imports.plan import ColumnPlan, Plan, Time
-from edge_agent.imports.report import Holds, Report
+from edge_agent.imports.report import Holds, Report, fit
 from edge_agent.imports.rows import RowFile, aligned, tell_cuts
 from edge_agent.recordings import RECORDINGS, Signal, units
 from edge_agent.recordings.vss import Catalogue

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     CellTable,
@@ -27,9 +26,8 @@ from edge_agent.imports.engine import (
 )
 from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
-from edge_agent.imports.plan import Plan, Time
-from edge_agent.imports.report import Holds, Report
-from edge_agent.imports.times import CLOCK
+from edge_agent.imports.plan import CLOCK, Plan, Time
+from edge_agent.imports.report import Holds, Report, fit_values
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing
@@ -113,6 +111,15 @@ class Reading:
             Holds(name, [str(row[index] or "") for row in rows]) for index, name in enumerate(columns)
         ]
 
+    def aligned(self, signals: dict[str, Series], place: Path) -> RowFile:
+        """Make a part of signals at their own times, as the catalogue has them."""
+        report, where = self.report, self.text.source
+        fit = {
+            name: replace(each, value=fit_values(name, each.value, report, self.catalogue, where))
+            for name, each in signals.items()
+        }
+        return aligned(self.engine, report, fit, place, where)
+
     def check_times(self) -> bool:
         """Judge the rows without a time: empty ones are left out, others a fault; True: all is to be read anew."""
         plan, cells = self.plan, self.cells
@@ -193,11 +200,7 @@ def aligned_wide(reading: Reading, place: Path) -> RowFile:
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
         signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
-    signals = {
-        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
-        for name, each in signals.items()
-    }
-    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
+    return reading.aligned(signals, place)
 
 
 def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
@@ -237,11 +240,7 @@ def aligned_long(reading: Reading, place: Path) -> RowFile:
     if others:
         cells.left_out["samples of signals that the plan does not name"] = int(others)
     engine.db.execute("DROP TABLE samples")
-    signals = {
-        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
-        for name, each in signals.items()
-    }
-    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
+    return reading.aligned(signals, place)
 
 
 def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
@@ -283,9 +282,7 @@ def aligned(engine: ImportDatabase, report: Report, signals: dict[str, Series], 
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
         )
-    columns_of_plan = report.plan.columns
-    known = {name for name, column in columns_of_plan.items() if column.take != "nothing"}
-    absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in report.plan.taken]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
         raise DataError(what, "Correct the plan", where)
@@ -306,33 +303,24 @@ def aligned(engine: ImportDatabase, report: Report, signals: dict[str, Series], 
         **rows.columns,
     }
     path = place / "part.parquet"
-    write_arrays(engine, columns, path, f", {report.metadata()}")
+    engine.write(columns, path, report.metadata())
     return RowFile(path, time.column, where, drives=bool(time.drive))
-
-
-def write_arrays(engine: ImportDatabase, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
-    """Write arrays as Parquet: float64, where NaN is no value, or object of str and None."""
-    plain = {f"c{index}": column for index, column in enumerate(columns.values())}
-    engine.db.register("arrays", plain)
-    listed = ", ".join(
-        f"c{index}::VARCHAR AS {name_sql(name)}"
-        if column.dtype == object
-        else f"CASE WHEN isfinite(c{index}::DOUBLE) THEN c{index}::DOUBLE END AS {name_sql(name)}"
-        for index, (name, column) in enumerate(columns.items())
-    )
-    engine.rows(f"COPY (SELECT {listed} FROM arrays) TO {text_sql(str(path))} (FORMAT parquet{more})")
-    engine.db.unregister("arrays")
 
 
 def joined(engine: ImportDatabase, parts: Sequence[RowFile], report: Report, scratch: Path) -> Path:
     """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
-    time = report.plan.time
+    time, table = report.plan.time, scratch / "table.parquet"
     if time is None or not parts[0].time:
-        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, report.metadata())
+        if len(parts) == 1:
+            return parts[0].path
+        selects = [f"SELECT * FROM read_parquet({text_sql(str(part.path))})" for part in parts]
+        engine.copy(" UNION ALL ".join(selects), table, report.metadata())
+        return table
     if not parts[0].drives and len(parts) == 1 and _is_steady(engine, parts[0], time):
         return parts[0].path
     parts = _in_order(engine, parts)
-    selects, drive, newest = [], 0, None
+    drive, newest = 0, None
+    selects = []
     for number, part in enumerate(parts):
         source = f"read_parquet({text_sql(str(part.path))})"
         at = engine.arrays(f"SELECT {name_sql(part.time)} AS t FROM {source}")["t"]
@@ -359,17 +347,9 @@ def joined(engine: ImportDatabase, parts: Sequence[RowFile], report: Report, scr
             f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part "
             f"POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
         )
-    table = scratch / "table.parquet"
     if drive == 0 and time.drive:
         selects = [f"SELECT * EXCLUDE ({name_sql(time.drive)}) FROM ({select})" for select in selects]
-    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {report.metadata()})")
-    return table
-
-
-def _all(engine: ImportDatabase, parts: Sequence[RowFile], scratch: Path, metadata: str) -> Path:
-    table = scratch / "table.parquet"
-    selects = " UNION ALL ".join(f"SELECT * FROM read_parquet({text_sql(str(part.path))})" for part in parts)
-    engine.rows(f"COPY ({selects}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
+    engine.copy(" UNION ALL ".join(selects), table, report.metadata())
     return table
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.imports import numbers, times
-from edge_agent.imports.marks import NO_WORDS
-from edge_agent.imports.plan import ClockPlan, ColumnPlan, Csv, Plan, read_plan
+from edge_agent.imports import clocks, numbers
+from edge_agent.imports.plan import CLOCK, ClockPlan, ColumnPlan, Plan, read_plan
 from edge_agent.live.port import LiveSample, SampleRequest, seconds_of
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.units import planned
@@ -32,42 +31,18 @@ class LivePlan:
     ----------
     time : TimePlan or None
         How signals become rows; None: each sample is a row.
-    columns : dict of str to ColumnPlan
-        What the values of each signal are, by the plan's own names; empty: they are taken as they come.
-    csv : Csv
-        What texts mean, where a column does not say it.
+    plan : Plan or None
+        The file's; None: there is none, and values are taken as they come.
     clock : str
         The field with a sample's time; empty: samples do not tell it so.
-    of_day : str
-        The field with the time of day, where `clock` has the date alone.
-    form : str
-        How it is written: ``number`` (ISO 8601 too), or one of `edge_agent.imports.times.ORDERS`.
-    scale : float
-        How many seconds 1 is there.
-    clock_cells : ColumnPlan
-        How its numbers are written as texts.
     leaves : dict of str to Leaf
         What a catalogue says of columns: they get its units, words and limits.
-    column : str
-        Where each sample is a row: what its time is called there; empty: it is not told.
-    target : str
-        The column that stands last.
-    plan : Plan or None
-        The file's; None: there is none.
     """
 
     time: TimePlan | None = None
-    columns: Mapping[str, ColumnPlan] = field(default_factory=dict)
-    csv: Csv = field(default_factory=Csv)
-    clock: str = ""
-    of_day: str = ""
-    form: str = "number"
-    scale: float = 1.0
-    clock_cells: ColumnPlan = field(default_factory=ColumnPlan)
-    leaves: Mapping[str, Leaf] = field(default_factory=dict)
-    column: str = ""
-    target: str = ""
     plan: Plan | None = None
+    clock: str = ""
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
 
     @classmethod
     def read(cls, name: str, catalogues: Sequence[Path] = ()) -> LivePlan:
@@ -92,12 +67,10 @@ class LivePlan:
         plan = read_plan(Path(name))
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
-        time = None if plan.time is None else plan.time.aligned
-        stated = plan.clock or ClockPlan(source="time")
-        if stated.form == times.CLOCK:
-            what = f"--plan {name}: its clock tells no date (form = {stated.form!r}), and samples need one"
+        time, columns = plan.aligned, plan.taken
+        if plan.clock is not None and plan.clock.form == CLOCK:
+            what = f"--plan {name}: its clock tells no date (form = {CLOCK!r}), and samples need one"
             raise UsageError(f"{what}: name a field with date and time, or with seconds, under [clock]")
-        columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
         if absent:
             raise UsageError(f"--plan {name}: [time] names the signal {absent[0]!r}, which [columns] does not take")
@@ -108,21 +81,19 @@ class LivePlan:
         leaves = {} if catalogue is None else {each: catalogue.leaf(path) for each, path in paths.items()}
         if time is None and not columns:
             raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
-        column = "" if plan.time is None or plan.clock is None else plan.time.column
-        return cls(
-            time,
-            columns,
-            plan.csv,
-            clock=stated.source if plan.clock is not None else "" if time is None else time.column,
-            of_day=stated.of_day,
-            form=stated.form,
-            scale=stated.scale,
-            clock_cells=ColumnPlan(cut=stated.cut, decimal=stated.decimal),
-            leaves=leaves,
-            column=column,
-            target=plan.target,
-            plan=plan,
-        )
+        clock = plan.clock.source if plan.clock is not None else "" if time is None else time.column
+        return cls(time, plan, clock, leaves)
+
+    @cached_property
+    def columns(self) -> Mapping[str, ColumnPlan]:
+        """What the values of each signal are, by the plan's own names."""
+        return {} if self.plan is None else self.plan.taken
+
+    @cached_property
+    def column(self) -> str:
+        """What a sample's time is called where each sample is a row; empty: it is not told."""
+        plan = self.plan
+        return "" if plan is None or plan.time is None or plan.clock is None else plan.time.column
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -137,7 +108,8 @@ class LivePlan:
             names = [*filter(None, (self.column,)), *self.columns]
         else:
             names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
-        return tuple(sorted(names, key=lambda name: name == self.target))
+        target = "" if self.plan is None else self.plan.target
+        return tuple(sorted(names, key=lambda name: name == target))
 
     def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
         """Return the units of the columns of the rows; `signals` are those of the source's signals."""
@@ -198,17 +170,18 @@ class LivePlan:
 
     def seconds(self, values: Mapping[str, Any]) -> float:
         """Return the time of fields by the plan's clock; raises ValueError."""
-        at = values[self.clock]
-        if self.form != "number":
+        at, plan = values[self.clock], self.plan or Plan()
+        clock = plan.clock or ClockPlan(source=self.clock)
+        if clock.form != "number":
             try:
-                of_day = times.seconds(str(values[self.of_day]), times.CLOCK) if self.of_day else 0.0
-                return times.seconds(str(at), self.form) + of_day
+                of_day = clocks.seconds(str(values[clock.of_day]), CLOCK) if clock.of_day else 0.0
+                return clocks.seconds(str(at), clock.form) + of_day
             except (KeyError, ValueError) as fault:
-                words = f"{str(at)[:40]!r} is no time as the plan says (form = {self.form!r}, under [clock])"
+                words = f"{str(at)[:40]!r} is no time as the plan says (form = {clock.form!r}, under [clock])"
                 raise ValueError(words) from fault
-        number = _number(at.strip(), self.clock_cells, self.csv) if isinstance(at, str) else at
-        if self.scale != 1 and isinstance(number, int | float):
-            return number * self.scale
+        number = _number(at.strip(), clock.cells, plan) if isinstance(at, str) else at
+        if clock.scale != 1 and isinstance(number, int | float):
+            return number * clock.scale
         return seconds_of(at if number is None else number)
 
     def _fitted(self, name: str, cell: Any) -> Any:
@@ -234,7 +207,8 @@ class LivePlan:
         return cell * factor + offset
 
     def _value(self, name: str, value: Any) -> Any:
-        column = self.columns[name]
+        column, plan = self.columns[name], self.plan
+        assert plan is not None
         if _is_blank(value):
             return None
         if isinstance(value, list | dict):
@@ -244,8 +218,7 @@ class LivePlan:
         if isinstance(value, bool | int | float):
             return float(value)
         text = value.strip(" \t\u00a0\u202f")
-        marks = {mark for mark in self.csv.missing if column.take != "text" or mark not in NO_WORDS}
-        if not text or text.lower() in marks | {mark.lower() for mark in column.missing} | {"nan"}:
+        if not text or text.lower() in plan.missing_of(column):
             return None
         match column.take:
             case "text":
@@ -254,7 +227,7 @@ class LivePlan:
                 return float(text.lower() in column.true)
             case "hex" if re.fullmatch("(0[xX])?[0-9a-fA-F]{1,16}", text):
                 return float(int(text, 16))
-            case "number" if (number := _number(text, column, self.csv)) is not None:
+            case "number" if (number := _number(text, column, plan)) is not None:
                 return number
         raise ValueError(f"{name!r} is {text[:40]!r}, no {column.take} as the plan says")
 
@@ -267,14 +240,12 @@ def _is_blank(value: Any) -> bool:
     )
 
 
-def _number(text: str, column: ColumnPlan, csv: Csv) -> float | None:
-    decimal = column.decimal or csv.decimal
-    thousands = csv.thousands if column.thousands is None else column.thousands
+def _number(text: str, column: ColumnPlan, plan: Plan) -> float | None:
     if column.cut:
         text = text.removesuffix(column.cut) if text.endswith(column.cut) else text.removeprefix(column.cut)
         text = text.strip(" \u00a0\u202f")
     try:
-        number = numbers.NumberMarks(decimal, "" if thousands == decimal else thousands).value(text)
+        number = numbers.NumberMarks(*plan.marks_of(column)).value(text)
     except ValueError:
         return None
     return number if math.isfinite(number) else None

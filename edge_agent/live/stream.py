@@ -22,6 +22,9 @@ _log = structlog.get_logger("glassfleet.samples")
 KNOWN: Final = 1024
 """Bytes at the start of a file, and before a place in it, by which both are known again; part of a place's format."""
 
+LOOK: Final = 0.2
+"""Seconds between two looks at a file that grows."""
+
 _PLACE: Final = re.compile(r"(\d+:\d+):(\d{1,18}):([0-9a-f]{16})")
 """Device and inode, offset, and a digest of what is known."""
 
@@ -194,8 +197,6 @@ class Lines:
         end of a named pipe wait for the next writer. A line counts when its line end is there.
     behind : str
         A place as it was given with a line: a followed file goes on behind it, when it is still the same file.
-    look : float
-        Seconds between two looks at a file that grows.
 
     Raises
     ------
@@ -211,11 +212,9 @@ class Lines:
         *,
         follow: bool = False,
         behind: str = "",
-        look: float = 0.2,
     ) -> None:
         self._longest = longest
         self._stopping = stopping
-        self._look = look
         self._is_ours = source != "-"
         # Not sys.stdin.buffer: its lock, held by a thread that waits for input, aborts the process at its end.
         self._handle = _open(Path(source), follow=follow) if self._is_ours else sys.stdin.fileno()
@@ -241,7 +240,7 @@ class Lines:
             while not self._stopping.is_set():
                 lines = followed.look()
                 if lines is None:
-                    self._stopping.wait(self._look)
+                    self._stopping.wait(LOOK)
                 else:
                     yield from lines
         finally:

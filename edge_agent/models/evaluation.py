@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.compute import worker
-from edge_agent.compute.worker import Budget, WorkerError, WorkItem
+from edge_agent import worker
 from edge_agent.recordings.units import unlike
 from edge_agent.session.snapshots import write_rows
 from edge_agent.storage import make_directory, replacing
+from edge_agent.worker import Budget, WorkerError, WorkItem
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import Cost
 from glassfleet.contract.messages import Done, Next, Task
-from glassfleet.contract.scheme import Scheme, alone_parameters, personal_model
+from glassfleet.contract.scheme import Cost, Scheme, alone_parameters, personal_model
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -35,7 +34,7 @@ from glassfleet.evaluation.paired import difference
 from glassfleet.evaluation.scores import without_few
 from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS
-from schemas.documents import canonical_json, document_digest
+from schemas.codec import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
 from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.port import Transport
-from edge_agent.compute.worker import LOOK
 from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, ScoreTeller, in_words
 from edge_agent.models.fetch import Fetcher
 from edge_agent.storage import make_directory, replacing
+from edge_agent.worker import LOOK
 from schemas.envelope import read_model
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
+from schemas.rounds import place
 from schemas.topics import Topics
-from schemas.trial import place
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
     from schemas.trust.signing import Verifier

@@ -28,7 +28,7 @@ from glassfleet.evaluation.drift import DriftMemory, figures
 from glassfleet.evaluation.scores import FORMERS, SCORES, compared, scored
 from glassfleet.model.intervals import WORST, TellsRule, lines_of, width_of
 from glassfleet.model.protocol import Model
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 
 @dataclass

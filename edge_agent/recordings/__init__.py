@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from edge_agent.recordings import apart
+from edge_agent.recordings import signals
 from edge_agent.recordings.signals import Recording, Signal
 
 __all__ = ["RECORDINGS", "Recording", "Signal"]
 
 RECORDINGS: Final[Mapping[str, Recording]] = {
-    **dict.fromkeys((".asc", ".blf", ".candump", ".log", ".trc"), partial(apart.read, "bus")),
-    **dict.fromkeys((".mf4", ".mdf"), partial(apart.read, "mf4")),
+    **dict.fromkeys((".asc", ".blf", ".candump", ".log", ".trc"), partial(signals.read, "bus")),
+    **dict.fromkeys((".mf4", ".mdf"), partial(signals.read, "mf4")),
 }
 """Readers of recordings by the ending of a file's name, in small letters."""

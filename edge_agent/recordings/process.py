@@ -1,4 +1,4 @@
-"""The process that reads one recording, for ``edge_agent.recordings.apart``.
+"""The process that reads one recording, for ``edge_agent.recordings.signals``.
 
 Called with the kind of recording, its file, bytes of memory, seconds, and the databases. It writes signals to standard
 output: a line of JSON, and behind it the bytes of its arrays.

@@ -1,7 +1,7 @@
 """Answers to rounds: from the run's snapshot of the rows and the task alone, through the scheme's client half.
 
 Nothing can interrupt the agent's loop while it computes. So it computes by itself only what takes a moment; all else is
-computed in a process of its own (``edge_agent.compute.worker``), which ends when the answer is no longer wanted, and
+computed in a process of its own (``edge_agent.worker``), which ends when the answer is no longer wanted, and
 has a limit of time and of memory.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from edge_agent.compute import worker
-from edge_agent.compute.worker import Budget, WorkItem
+from edge_agent import worker
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PRIVATE, PrivateAnswers
 from edge_agent.session.snapshots import Snapshot, Snapshots, condense_key, noise_key, privacy_generator
+from edge_agent.worker import Budget, WorkItem
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.rows import drawn_for
@@ -25,7 +25,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.private.pairs import PAIRS
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DocumentError
 from schemas.messages import ContributionBody
 

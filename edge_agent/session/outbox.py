@@ -63,8 +63,6 @@ class Outbox:
     max_bytes : int
         Most payload bytes that are kept. When an answer needs room, parked ones give way first, then pending
         ones, oldest first.
-    max_ended : int
-        Marks of ended answers that are kept, over all runs; the oldest go first.
 
     Raises
     ------
@@ -72,10 +70,9 @@ class Outbox:
         The file cannot be opened, read or written; the message says why and what to do.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, max_ended: int = KEPT_RECEIPTS) -> None:
+    def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._path = path
         self.max_bytes = max_bytes
-        self._max_ended = max_ended
         with self._explained("open"):
             with suppress(OSError):  # SQLite says what is wrong
                 private_database(path)
@@ -143,7 +140,7 @@ class Outbox:
             self._database.execute(
                 "DELETE FROM answer WHERE status = 'ended' AND position NOT IN "
                 "(SELECT position FROM answer WHERE status = 'ended' ORDER BY position DESC LIMIT ?)",
-                (self._max_ended,),
+                (KEPT_RECEIPTS,),
             )
 
     def end_run(self, run: str) -> None:

@@ -1,8 +1,8 @@
 """A vehicle's rows: files, database queries and windows over a live stream, read into one kind of table.
 
-``readers`` lists the kinds of sources; ``files``, ``database`` and ``window`` read them; ``door`` lets files as people
-have them be converted first; ``columns`` checks cells, and ``cells`` says what they may not be; ``table``
-makes rows to learn from.
+``readers`` lists the kinds of sources, and lets files as people have them be converted first; ``files``, ``database``
+and ``window`` read them; ``columns`` checks cells, and ``cells`` says what they may not be; ``table`` makes rows to
+learn from.
 """
 
 from edge_agent.sources.cells import SPLIT

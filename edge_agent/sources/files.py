@@ -31,7 +31,7 @@ BLOCK: Final = 512
 
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
-    """Open a table of plain cells, as `edge_agent.sources.door` found it to be; it may be compressed."""
+    """Open a table of plain cells, as `edge_agent.sources.readers` found it to be; it may be compressed."""
     is_packed = place.text.lower().endswith(".gz")
     try:
         with (gzip.open if is_packed else open)(place.text, "rt", encoding="utf-8-sig", newline="") as text:

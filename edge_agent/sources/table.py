@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from edge_agent.imports.marks import is_sentinel
 from edge_agent.sources.cells import SPLIT, no_column
 from edge_agent.sources.columns import Raw, first_text, read_columns, read_raw, target_of
-from edge_agent.sources.door import taken
 from edge_agent.sources.location import Location, Origin
-from edge_agent.sources.readers import locate
+from edge_agent.sources.readers import locate, taken
 from glassfleet.data.cells import MISSING, is_empty, truth_of
 from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from glassfleet.conformance import damage, declared, learning, messages, model
+from glassfleet.conformance import learning, messages, model
 from glassfleet.conformance.bench import Bench, ConformanceError
 from glassfleet.contract.scheme import Scheme
 
@@ -22,7 +22,7 @@ Check = Callable[[Bench], None]
 
 CHECKS: Final[Mapping[str, Check]] = {
     name.removeprefix("check_"): check
-    for module in (declared, messages, learning, model, damage)
+    for module in (messages, learning, model)
     for name, check in vars(module).items()
     if name.startswith("check_") and check.__module__ == module.__name__
 }

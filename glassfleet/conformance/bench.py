@@ -18,7 +18,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS, Outcome
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 Step = tuple[Next, list[Contribution]]
 Path = tuple[str | int, ...]

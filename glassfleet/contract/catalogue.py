@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from glassfleet.contract.scheme import Scheme
-from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import tell_forecasts
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import RuleTables, Tables
 from schemas.errors import NotFoundError, UsageError

@@ -192,7 +192,7 @@ class Done:
         What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``. With ``reference``, see
         :func:`glassfleet.model.baseline.typical_row`, its forecasts are compared with a typical row; with
         ``forecasts``, see
-        :mod:`glassfleet.model.forecasts`, its rules say what they forecast; with ``why_few``, a sentence, why they are
+        :mod:`glassfleet.model.intervals`, its rules say what they forecast; with ``why_few``, a sentence, why they are
         few.
     """
 

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.checks import check_head, check_shapes
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Participation, PrivateRuns, Purpose
 from glassfleet.contract.tasks import (
     Remembered,
     SchemeQuestion,

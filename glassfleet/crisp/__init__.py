@@ -1,6 +1,6 @@
 """Crisp binary trees: rows prepared for them, growing, fitting of given structures, and the finished tree."""
 
-from glassfleet.crisp.columns import Columns, prepare
+from glassfleet.crisp.cuts import Columns, prepare
 from glassfleet.crisp.forest import Forest
 from glassfleet.crisp.model import CrispTreeModel
 from glassfleet.crisp.tree import CrispTree

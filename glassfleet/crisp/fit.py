@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.crisp.columns import GRID, Columns, Rows
-from glassfleet.crisp.cuts import Sets, Summary, best_cuts, part, summarise
+from glassfleet.crisp.cuts import GRID, Columns, Rows, Sets, Summary, best_cuts, part, summarise
 from glassfleet.crisp.forest import Forest
 from glassfleet.crisp.tree import CrispTree
 from glassfleet.evaluation.f1 import class_f1

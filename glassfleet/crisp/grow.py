@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.crisp.columns import Columns, Rows
-from glassfleet.crisp.cuts import Sets, Summary, cut_ordered, part, summarise
+from glassfleet.crisp.cuts import Columns, Rows, Sets, Summary, cut_ordered, part, summarise
 from glassfleet.crisp.fit import TreeTally, finish_tree, spreads
 from glassfleet.crisp.tree import CrispTree
 

@@ -53,8 +53,8 @@ from typing import Final
 
 import numpy as np
 
-from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.messages import Done, Next, Task
+from glassfleet.contract.scheme import Abilities, Cost, PrivateRuns
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery.client import DiscoveryClient, read_task, shapes_of

@@ -14,8 +14,17 @@ from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.data.categories import check_categories, check_labels, union_of, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.discovery.client import reached, read_task, stretches_of
-from glassfleet.discovery.gaps import middles, taken_for
-from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
+from glassfleet.discovery.guard import (
+    LEVERAGE,
+    counted,
+    fewest_vehicles,
+    middles,
+    noted,
+    supported,
+    taken_for,
+    usual_rows,
+    weighed_down,
+)
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import ZERO, Grid, narrowest, outward
@@ -60,8 +69,8 @@ class DiscoveryServer:
             part = contribution.sums[name]
             if part.shape != shape:
                 raise ContributionError(f"{name} has shape {part.shape}, expected {shape}")
-            # The upper bound also keeps the totals below from overflowing.
-            if part.min() < 0 or part.max() > contribution.rows:
+            # The upper bound also keeps the totals below from overflowing. Without its sign a negative number is large.
+            if np.count_nonzero(part.view(np.uint64) > contribution.rows):
                 raise ContributionError(f"{name} must be in [0, {contribution.rows}], the rows of the agent")
             if min_count > 1 and bool(((part > 0) & (part < min_count)).any()):
                 raise ContributionError(f"{name} holds a count below min_count {min_count}")

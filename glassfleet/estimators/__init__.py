@@ -10,8 +10,13 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 """
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
-from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor
-from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
+from glassfleet.estimators.papers import (
+    ChiClassifier,
+    FedGATreeClassifier,
+    FedGATreeRegressor,
+    FuzzyRegressionTree,
+    TSKRegressor,
+)
 from glassfleet.estimators.tree import FuzzyTreeClassifier, FuzzyTreeRegressor
 
 __all__ = [

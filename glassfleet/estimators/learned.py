@@ -34,10 +34,10 @@ from glassfleet.explain import (
 from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.formats import effect_picture, shares_picture, tree_picture
 from glassfleet.model.baseline import BESIDE, ReferenceRow, reference_of
-from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import tell_forecasts
 from glassfleet.model.protocol import nature
 from glassfleet.model.rules import Rule
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import GlassfleetError
 
 

@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Contribution, Done, Next, State, Task
+from glassfleet.contract.scheme import Abilities, PrivateRuns
 from glassfleet.contract.sums import add_up
 from glassfleet.contract.tasks import Remembered
 from glassfleet.data.domain import Domain
@@ -36,8 +36,7 @@ from glassfleet.evaluation.f1 import MOST_CONFUSED, confusion, macro_f1
 from glassfleet.evaluation.paired import MOST_FORMERS, MOST_TOLD, PairedDifference, difference, relative
 from glassfleet.model.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
 from glassfleet.private.chain import SCORES_SCHEME
-from schemas.codec import Value
-from schemas.documents import document_digest
+from schemas.codec import Value, document_digest
 from schemas.errors import RunFailedError
 
 KIND: Final = "scores"

@@ -1,7 +1,7 @@
 """Explanations, the same for every scheme: one forecast, the way to another outcome, the whole model.
 
 Pure functions take a model and a row, and return frozen pydantic models whose ``to_dict()`` is the documented JSON form
-(docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.explain.terms` gives it others.
+(docs/reference/exports.md). A model speaks in its own terms and units; :func:`in_words_of` gives it others.
 
 - :func:`explain_row`: the rule that answered in words, the runners-up, and each input's share;
 - :func:`explained`: the same as a scheme returns it, compared with a reference row;
@@ -20,12 +20,11 @@ and
 from glassfleet.explain.counterfactual import Counterfactual, InputChange, counterfactual
 from glassfleet.explain.difference import Difference, difference
 from glassfleet.explain.effects import Effect, effect, example_row, importance, main_effects, reach, starting_row
-from glassfleet.explain.goal import Goal
 from glassfleet.explain.model_view import ModelView
-from glassfleet.explain.partitions import FuzzySet, Partition, partitions
+from glassfleet.explain.partitions import FuzzySet, Partition, in_words_of, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.explain.views import ActivationView, RuleView, as_row
+from glassfleet.explain.views import ActivationView, Goal, RuleView, as_row
 from glassfleet.model.baseline import explained
 
 __all__ = [
@@ -49,6 +48,7 @@ __all__ = [
     "explain_row",
     "explained",
     "importance",
+    "in_words_of",
     "main_effects",
     "partitions",
     "reach",

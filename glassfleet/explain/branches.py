@@ -15,7 +15,7 @@ from glassfleet.contract import catalogue
 from glassfleet.crisp.tree import interval_condition
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain.partitions import levels_of
-from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.fuzzy.partition import ramp_condition
 from glassfleet.model.protocol import Model
 from glassfleet.model.rules import Condition, Rule
 from glassfleet.model.tables import RampTree, SplitTree

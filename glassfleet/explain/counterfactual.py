@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from glassfleet.data.domain import Domain
-from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import Floats, Search
-from glassfleet.explain.views import FORMAT, Row, View, as_row
+from glassfleet.explain.views import FORMAT, Goal, Row, View, as_row
 from glassfleet.model.protocol import Model, nature
 from schemas.errors import UsageError
 

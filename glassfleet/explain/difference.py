@@ -17,7 +17,7 @@ import numpy as np
 
 from glassfleet.data.domain import Domain
 from glassfleet.evaluation.drift import COLUMNS, Moved, drifted
-from glassfleet.explain.terms import in_terms_of
+from glassfleet.explain.partitions import in_terms_of
 from glassfleet.model.baseline import BESIDE
 from glassfleet.model.protocol import Model, Nature, nature, readable_rules
 from glassfleet.model.rules import Rule, most_used

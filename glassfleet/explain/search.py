@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.cells import MISSING
-from glassfleet.explain.goal import Goal
 from glassfleet.explain.partitions import partitions
+from glassfleet.explain.views import Goal
 from glassfleet.model.protocol import Model
 from glassfleet.model.rules import Rule
 

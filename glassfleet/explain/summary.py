@@ -15,7 +15,7 @@ from glassfleet.explain.text import cut_middle, plain
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.model.protocol import OWN_TREE, Model, Nature, nature, readable_rules
 from glassfleet.model.rules import Forecasts, Rule, measures_note, most_used
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.text import counted
 
 

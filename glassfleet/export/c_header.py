@@ -15,7 +15,7 @@ from glassfleet.data.domain import FARTHEST
 from glassfleet.model.intervals import errors_by_rule
 from glassfleet.model.protocol import Model, nature
 from glassfleet.model.tables import RuleTables, Tables
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import UsageError
 
 

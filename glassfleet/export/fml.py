@@ -24,7 +24,7 @@ from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.partition import linguistic_terms
 from glassfleet.model.protocol import Model
 from glassfleet.model.tables import NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import UsageError
 
 NAMESPACE: Final = "http://www.ieee1855.org"

@@ -18,10 +18,10 @@ from glassfleet.export.svg.charts import REPORT, waterfall
 from glassfleet.export.svg.effects import Scale, effect_curve
 from glassfleet.export.svg.shapes import file_of
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree, StructureTree
-from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import tell_forecasts
 from glassfleet.model.protocol import Model, nature
 from glassfleet.model.tables import RuleTables
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.fuzzy.ramps import Span
+from glassfleet.fuzzy.partition import Span
 from glassfleet.model.tables import Conditions, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import WEIGHTS, ReadsRules, WeighedLine, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
+from glassfleet.fuzzy.matching import WEIGHTS, ReadsRules, WeighedLine, linear_rule
 from glassfleet.fuzzy.partition import BinaryTree
 from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation
 from glassfleet.model.rules import Condition, Rule

@@ -1,36 +1,223 @@
-"""Models of fuzzy rules with polynomials, of which the best match answers, or all that fire are averaged."""
+"""Fuzzy rules with polynomials for consequents: in the variables' own units, and as models that match rows."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import ReadsRules, Weighed, linear_rule
+from glassfleet.data.documents import Strict
+from glassfleet.data.domain import Domain, Excess, Indicator, Variable
 from glassfleet.fuzzy.partition import Memberships, condition, fuzzify
 from glassfleet.model.explanation import RUNNERS_UP, Activation, Explanation, no_rule_fires
-from glassfleet.model.rules import Rule
+from glassfleet.model.rules import Condition, Consequent, Forecasts, Rule, Slope
 
-Floats = NDArray[np.float64]
+Array = NDArray[np.float64]
+
+
+def linear_consequent(
+    domain: Domain, intercept: float, slopes: Array, conditions: Sequence[Condition] = ()
+) -> Consequent:
+    """Return a polynomial over scaled inputs, which gives the scaled target, over the inputs themselves.
+
+    Parameters
+    ----------
+    domain : Domain
+        With a numeric target.
+    intercept : float
+        The scaled target where all scaled inputs are zero.
+    slopes : ndarray of float64, shape (F,)
+        One for each input; zeros and constant inputs are left out.
+    conditions : sequence of Condition
+        Of the rule: they limit the region over which a slope is told.
+
+    Notes
+    -----
+    True for inputs within their limits, and where the conditions hold that say whether a cell is empty.
+
+    Examples
+    --------
+    >>> from glassfleet.data.domain import Variable
+    >>> speed = Variable(name="speed", low=0, high=120, unit="km/h")
+    >>> domain = Domain(features=(speed,), target=Variable(name="frames", low=0, high=100, unit="%"))
+    >>> str(linear_consequent(domain, 0.9, np.array([-0.6])))
+    'frames = (90 - 0.5 speed) %'
+    """
+    target = domain.target
+    assert target is not None
+    return _linear(domain, target, float(intercept), slopes.tolist(), conditions)
+
+
+def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Array:
+    """Return the polynomial of the rule of each row, shape (n,); element-wise, so batch-free.
+
+    Parameters
+    ----------
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Intercepts last.
+    scaled : ndarray of float64, shape (n, F)
+    rule : ndarray of intp, shape (n,)
+    """
+    output: Array = coefficients[rule, -1]
+    for feature in range(scaled.shape[1]):
+        output = output + coefficients[rule, feature] * scaled[:, feature]
+    return output
+
+
+WEIGHTS: Final = ("weight", "support", "confidence")
+"""The members of :class:`Weighed`."""
+
+
+class WeighedLine(Strict):
+    """The weights of a rule in a document."""
+
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
+class Weighed(Protocol):
+    """The weights of rules, each of shape (r,), in [0, 1]."""
+
+    @property
+    def weight(self) -> Array:
+        """Of each rule, the harmonic mean of the other two."""
+
+    @property
+    def support(self) -> Array:
+        """Share of the rows."""
+
+    @property
+    def confidence(self) -> Array:
+        """One minus the rule's error on the scaled target."""
+
+
+def linear_rule(  # noqa: PLR0917  what a rule is made of
+    domain: Domain,
+    index: int,
+    weighed: Weighed,
+    conditions: tuple[Condition, ...],
+    intercept: float,
+    slopes: Array,
+    forecast: Forecasts | None,
+) -> Rule:
+    """Return a rule that says a polynomial, see `linear_consequent`; its confidence is one minus its scaled error."""
+    target, confidence = domain.target, float(weighed.confidence[index])
+    assert target is not None
+    tested = None if forecast is None or forecast.errors is None else forecast.errors.mean
+    return Rule(
+        index=index,
+        conditions=conditions,
+        consequent=linear_consequent(domain, intercept, slopes, conditions),
+        weight=float(weighed.weight[index]),
+        support=float(weighed.support[index]),
+        confidence=confidence,
+        forecast=forecast,
+        error=(1.0 - confidence) * (target.high - target.low) if tested is None else tested,
+    )
+
+
+class ReadsRules(ABC):
+    """A model whose rules are written out when they are first read, and again when their forecasts become known."""
+
+    _forecasts: Mapping[int, Forecasts] = MappingProxyType({})
+    why_few: str = ""
+    """What held-out rows said of more rules, where there are few; see :mod:`glassfleet.model.intervals`."""
+
+    @property
+    def forecasts(self) -> Mapping[int, Forecasts]:
+        """What rules forecast, by index; see :mod:`glassfleet.model.intervals`."""
+        return self._forecasts
+
+    @forecasts.setter
+    def forecasts(self, known: Mapping[int, Forecasts]) -> None:
+        self._forecasts = known
+        self.__dict__.pop("_read", None)
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules in the order of the document."""
+        return self._read
+
+    @abstractmethod
+    def _rule(self, index: int) -> Rule:
+        """Return a rule."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Return the number of rules."""
+
+    @cached_property
+    def _read(self) -> tuple[Rule, ...]:
+        return tuple(map(self._rule, range(self._size())))
+
+
+def linear_score(domain: Domain, name: str, line: Array, conditions: Sequence[Condition] = ()) -> Consequent:
+    """Return the score `name`, a polynomial over scaled inputs, over the inputs themselves.
+
+    Of an input of text the slope is what its highest level adds (:mod:`glassfleet.fuzzy.levels`). `line`, shape
+    (F + 1,), has the intercept first.
+    """
+    intercept, *slopes = line.tolist()
+    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes, conditions)
+
+
+def _linear(
+    domain: Domain, target: Variable, intercept: float, slopes: Sequence[float], conditions: Sequence[Condition]
+) -> Consequent:
+    limits = {part.feature: (part.low, part.high) for part in conditions if not part.about_cell}
+    cells = {part.feature: part.term for part in conditions if part.about_cell}
+    width = target.high - target.low
+    constant, terms = target.low + width * intercept, []
+    for variable, coefficient in zip(domain.inputs, slopes, strict=True):
+        span = 1.0 if variable.categories else variable.high - variable.low
+        if span == 0.0 or not coefficient:
+            continue
+        whole = width * coefficient
+        if isinstance(variable, Indicator):
+            # Where a condition says whether the cell is empty, there is nothing left to tell.
+            if variable.of.name not in cells:
+                terms.append(Slope(variable.of.name, whole, whole, when_missing=True))
+            constant += whole if cells.get(variable.of.name) == "missing" else 0.0
+            continue
+        if isinstance(variable, Excess):
+            limit = variable.of.low if variable.side == "below" else variable.of.high
+            terms.append(
+                Slope(variable.of.name, whole / span, whole, variable.unit, beyond=f"{variable.side} {limit:.6g}")
+            )
+            continue
+        if cells.get(variable.name) == "missing" and variable.missing is not None:
+            constant += width * (coefficient * ((variable.missing - variable.low) / span))
+            continue
+        low, high = (0.0, 1.0) if variable.categories else limits.get(variable.name, (variable.low, variable.high))
+        low, high = max(low, variable.low), min(high, variable.high)
+        first, slope = (low - variable.low) / span, width * coefficient / span
+        constant += width * (coefficient * first) - slope * low
+        terms.append(Slope(variable.name, slope, slope * (high - low)))
+    return Consequent(target.name, constant, target.unit, tuple(terms))
+
+
+# --- models of rules of which the best match answers, or all that fire are averaged -----------------------------------
 
 
 class Polynomials(Weighed, Protocol):
     """The numbers of rules."""
 
     @property
-    def coefficients(self) -> Floats:
+    def coefficients(self) -> Array:
         """Polynomials over the scaled inputs, intercepts last, shape (r, F + 1)."""
 
 
 R = TypeVar("R", bound=Polynomials)
 
 
-def ranking(weight: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def ranking(weight: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rules in the order in which ties are decided, and each rule's place in it, both of shape (r,).
 
     The highest weight first, then the first rule. The first in this order answers where no rule fires.
@@ -72,7 +259,7 @@ class MatchedRules(ReadsRules, Generic[R]):
         """Yield which rows are handled together."""
 
     @abstractmethod
-    def _answers(self, scaled: Floats, members: Memberships) -> Floats:
+    def _answers(self, scaled: Array, members: Memberships) -> Array:
         """Return the scaled forecasts of rows, shape (n,), whatever others are in the batch."""
 
     @abstractmethod
@@ -90,7 +277,7 @@ class MatchedRules(ReadsRules, Generic[R]):
     def _normalised(self, index: int, strength: float) -> float | None:  # noqa: ARG002 - compared by strength alone
         return None
 
-    def predict(self, X: Floats) -> Floats:
+    def predict(self, X: Array) -> Array:
         """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
 
         Raises
@@ -105,7 +292,7 @@ class MatchedRules(ReadsRules, Generic[R]):
             result[block] = self._answers(scaled, fuzzify(scaled, self.parameters.n_sets))
         return self.domain.unscale_target(result)
 
-    def deciding(self, X: Floats) -> NDArray[np.intp]:
+    def deciding(self, X: Array) -> NDArray[np.intp]:
         """Return the rule that answers each of the rows `X`, or the strongest of those averaged, shape (n,)."""
         X = self.domain.check_rows(X)
         result = np.empty(len(X), dtype=np.intp)
@@ -113,7 +300,7 @@ class MatchedRules(ReadsRules, Generic[R]):
             result[block] = self._deciding(fuzzify(self.domain.scale_inputs(X[block]), self.parameters.n_sets))
         return result
 
-    def explain(self, x: Floats) -> Explanation:
+    def explain(self, x: Array) -> Explanation:
         """Say why the model answers as it does for the one row `x`, shape (F,).
 
         ``shares`` and ``base`` are the terms of the polynomial that answered (or of the average of those that did), in

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import linear_score
 from glassfleet.fuzzy.linear_rules import LinearTreeModel, Span, T, outputs_of
+from glassfleet.fuzzy.matching import linear_score
 from glassfleet.model.explanation import Chance, Explanation
 from glassfleet.model.rules import Consequent, Rule
 from glassfleet.model.tables import Conditions, RuleTables, lines

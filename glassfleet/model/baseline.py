@@ -19,7 +19,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.model.explanation import Explanation
 from glassfleet.model.intervals import far_outside, with_interval
 from glassfleet.model.protocol import Model, nature
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import VerificationError
 
 Array = NDArray[np.float64]
@@ -116,7 +116,7 @@ def sums_of_cells(histogram: NDArray[np.int64]) -> NDArray[np.int64]:
 def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what a model's record says of a scheme's summary and of its errors on test rows, each with its digest.
 
-    ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.model.forecasts`.
+    ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.model.intervals`.
     ``errors``: see
     :class:`glassfleet.evaluation.scores.ScoresServer`. ``why_few``: why there are few rules, in words; it has no
     digest.
@@ -151,7 +151,7 @@ def reference_of(parameters: Mapping[str, Any], domain: Domain) -> ReferenceRow 
         raise VerificationError(f"the typical row in the model's record cannot be read: {fault!r}") from fault
     if not np.isfinite(row).all():
         raise VerificationError("the typical row in the model's record is not finite")
-    # Whether they are as they were published `glassfleet.model.forecasts.tell_forecasts` says.
+    # Whether they are as they were published `glassfleet.model.intervals.tell_forecasts` says.
     return ReferenceRow(row, TYPICAL, dict(parameters.get("forecasts", {}).get("spreads", {})))
 
 

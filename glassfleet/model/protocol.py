@@ -31,7 +31,7 @@ class Model(Protocol):
     optional: ``nature``, of models that are no rules (see :mod:`glassfleet.model.protocol`); ``clips_inputs``, False
     where values outside the domain are not taken to its nearest limit; ``deciding`` and ``forecasts``, with which
     forecasts have intervals (:class:`glassfleet.model.intervals.TellsRule`,
-    :class:`glassfleet.model.forecasts.TellsForecasts`).
+    :class:`glassfleet.model.intervals.TellsForecasts`).
     """
 
     @property

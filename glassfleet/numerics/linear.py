@@ -18,8 +18,12 @@ a leaf, and thus collinear with the intercept, for instance. What is above is si
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
+
+from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 
 MAX_SWEEPS = 40
 """Jacobi converges quadratically, in 6 to 10 sweeps for the sizes met here; the bound only guarantees an end."""
@@ -151,62 +155,35 @@ def _round_robin(size: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     return rounds
 
 
-# --- many small ridge regressions from exact sums, in a fixed order of operations -------------------------------------
-#
-# Only ``+ - * /`` on whole arrays, element by element, with the batch as the last axis: IEEE 754 fixes every result. So
-# it depends on the sums alone, not on the processor, the BLAS kernel or the size of the batch.
-#
-# A *moment matrix* here is the weighted Gram matrix of the columns ``[1, x_1 .. x_R, y]``, of shape
-# (R + 2, R + 2, batch).
+# --- regressions of rules from their summed Gram matrices -------------------------------------------------------------
 
 
-Array = NDArray[np.float64]
-
-
-def solve_ridge(matrix: Array, ridge: float) -> tuple[Array, Array]:
-    """Minimise squared error + ridge * (sum of squared slopes), the intercept free.
+def moments(sums: Mapping[str, NDArray[np.int64]], k: int, bits: int) -> NDArray[np.float64]:
+    """Return the moment matrices of rules, columns ``[1, x, y]``, shape (k, k, m), in rows.
 
     Parameters
     ----------
-    matrix : ndarray of float64, shape (k, k, m)
-        Moment matrices; the last column is the target.
-    ridge : float
-        > 0, in rows.
-
-    Returns
-    -------
-    coefficients : ndarray of float64, shape (k - 1, m)
-        The intercept, then the slopes; zeros where there is no weight.
-    objective : ndarray of float64, shape (m,)
-        The minimum, >= 0.
+    sums : Mapping of str to ndarray of int64
+        ``gram_high`` and ``gram_low``, triangles of the columns ``[x, 1, y]``, shape (m, k (k + 1) / 2).
+    k : int
+        Number of columns.
+    bits : int
+        Grid of the columns' entries.
     """
-    work = _eliminate(matrix, ridge)
-    k = matrix.shape[0]
-    coefficients = np.zeros((k - 1, matrix.shape[2]))
-    for i in range(k - 2, -1, -1):
-        value = work[i, k - 1].copy()
-        for later in range(i + 1, k - 1):
-            value -= work[i, later] * coefficients[later]
-        pivot = work[i, i]
-        coefficients[i] = np.where(pivot > 0.0, value / np.where(pivot > 0.0, pivot, 1.0), 0.0)
-    return coefficients, np.maximum(work[k - 1, k - 1], 0.0)
+    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=bits), k)
+    order = [k - 2, *range(k - 2), k - 1]
+    return np.ascontiguousarray(gram[:, order][:, :, order].transpose(1, 2, 0)) * 2.0 ** (-2 * bits)
 
 
-def ridge_objective(matrix: Array, ridge: float) -> Array:
-    """Return the minimum of :func:`solve_ridge` alone, shape (m,), >= 0; less work."""
-    least: Array = np.maximum(_eliminate(matrix, ridge)[-1, -1], 0.0)
-    return least
+def consequents(sums: Mapping[str, NDArray[np.int64]], k: int, bits: int) -> NDArray[np.float64]:
+    """Return each rule's polynomial, shape (m, k - 1), intercept last: weighted least squares of least norm.
 
-
-def _eliminate(matrix: Array, ridge: float) -> Array:
-    """Eliminate all columns but the target, first to last (LDL'); each row keeps its values when it is eliminated."""
-    work = matrix.copy()
-    k = work.shape[0]
-    for i in range(1, k - 1):
-        work[i, i] += ridge
-    for i in range(k - 1):
-        pivot, below = work[i, i], slice(i + 1, k)
-        inverse = np.where(pivot > 0.0, 1.0 / np.where(pivot > 0.0, pivot, 1.0), 0.0)
-        factor = work[below, i] * inverse
-        work[below, below] -= factor[:, None] * work[i, below]
-    return work
+    Parameters
+    ----------
+    sums : Mapping of str to ndarray of int64
+        As for :func:`moments`, and ``count``, the rows of each rule, shape (m,).
+    k, bits : int
+        As for :func:`moments`.
+    """
+    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=bits), k)
+    return minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])

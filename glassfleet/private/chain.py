@@ -23,8 +23,7 @@ from glassfleet.contract.messages import Task
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
 from glassfleet.private.totals import Total, known, lacking, singled_out
-from schemas.codec import Value, digest_of
-from schemas.documents import document_digest
+from schemas.codec import Value, digest_of, document_digest
 from schemas.errors import DocumentError, WireError
 
 DOMAIN, LEARNING, SCORES = range(3)

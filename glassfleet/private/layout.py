@@ -20,8 +20,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import SUPPORT, Contribution, Task
+from glassfleet.contract.scheme import Abilities
 from glassfleet.data.sampling import mixed_in
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Edition

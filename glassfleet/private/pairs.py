@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities, PrivateRuns
 from glassfleet.contract.messages import Task
+from glassfleet.contract.scheme import Abilities, PrivateRuns
 from glassfleet.errors import TaskError
 from glassfleet.private.chain import PAIRS_SCHEME
 from glassfleet.private.groups import Edition

@@ -22,10 +22,11 @@ from console.common import (
 from console.progress import progress
 from lab.audit.options import LeakageOptions
 from schemas.errors import StorageError, UsageError, os_faults_as
+from schemas.leakage import SavedModel, SavedReport, place_of
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
-    from lab.audit.model import ModelLeak, Shadowed
+    from lab.audit.model import Shadowed
     from lab.audit.report import AttackLine
 
 
@@ -97,8 +98,8 @@ def leakage(options: LeakageOptions) -> None:
         shadows = measured.shadows(options) if options.shadows else {}
     whole = {
         **document,
-        "lines": [line.to_document() for line in lines],
-        "models": [{"protection": protection, **asdict(each)} for protection, each in models],
+        "lines": [line.model_dump() for line in lines],
+        "models": [each.model_dump() for each in models],
     }
     if shadows:
         whole["shadows"] = {protection: asdict(each) for protection, each in shadows.items()}
@@ -113,7 +114,7 @@ def leakage(options: LeakageOptions) -> None:
 def _show(
     document: Mapping[str, Any],
     lines: list[AttackLine],
-    models: list[tuple[str, ModelLeak]],
+    models: list[SavedModel],
     shadows: Mapping[str, Shadowed],
 ) -> None:
     click.echo(f"{document['run'] or 'simulated'}: {document['scheme']}, {document['vehicles']} vehicles, "
@@ -124,16 +125,14 @@ def _show(
         click.echo(f"no attack here is about sums of {document['scheme']}: what they tell was not measured")
     for protection, why in document["left_out"].items():
         click.echo(f"{protection}: not measured: {why}")
-    for protection, each in models:
-        click.echo(f"the model alone ({protection}): {_model_words(each)}")
+    for each in models:
+        click.echo(f"the model alone ({each.protection}): {_model_words(each)}")
     for protection, found in shadows.items():
         click.echo(f"the model and {found.models - 1} shadows of it ({protection}): membership AUC {found.auc:.3f}, "
                    f"{found.hits:.1%} of its rows named with 1 % mistakes")  # fmt: skip
 
 
 def _save(state_dir: Path, whole: dict[str, Any]) -> None:
-    from coordinator.http.dashboard.leakage import SavedReport, place_of
-
     path = state_dir / place_of(whole["run"])
     with os_faults_as(StorageError, f"cannot write {path}"):
         path.parent.mkdir(exist_ok=True)
@@ -165,7 +164,7 @@ def _whose(line: AttackLine) -> str:
     return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
 
 
-def _model_words(leak: ModelLeak) -> str:
+def _model_words(leak: SavedModel) -> str:
     met = f"gives back {leak.met:.2%} of the targets it was learned from, to a millionth of their range"
     if leak.auc is None:
         return f"{met}; there are no other rows to measure membership with"

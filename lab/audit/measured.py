@@ -20,28 +20,28 @@ from edge_agent.sources.readers import vehicle_files
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, private_parameters
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.parameters import parameter_fault
+from glassfleet.data.documents import parameter_fault
 from glassfleet.discovery import discover
 from glassfleet.errors import TaskError
 from glassfleet.model.protocol import Model
 from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from glassfleet.simulation import counted_rows, federated
-from lab.audit.journal import Transcript, transcript_of
-from lab.audit.model import ModelLeak, Shadowed, model_alone, shadowed
+from lab.audit.journal import Transcript, conduct, may_lose, transcript_of
+from lab.audit.model import Shadowed, model_alone, shadowed
 from lab.audit.options import LeakageOptions
-from lab.audit.private import conduct, may_lose
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
 from lab.audit.transcript import Opened
 from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.leakage import SavedModel
 
 LAST = "last"
 
 HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
 
-Measured = tuple[dict[str, Any], list[AttackLine], list[tuple[str, ModelLeak]]]
-"""What it was measured on, what attacks came to, and what the models alone tell, by protection."""
+Measured = tuple[dict[str, Any], list[AttackLine], list[SavedModel]]
+"""What it was measured on, what attacks came to, and what the models alone tell."""
 
 
 def of_run(options: LeakageOptions) -> Measured:
@@ -67,14 +67,13 @@ def of_run(options: LeakageOptions) -> Measured:
     models = []
     if state.model is not None:
         others = pool([counted_rows(each.test, domain, 0) for each in fleet.values()])
-        models.append((protection, model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others)))
+        models.append(model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others, protection))
     count = sum(data.rows for data in rows.values())
     document = {"run": run, "scheme": scheme.name, "vehicles": len(agents), "rows": count, "left_out": {}}
     return document, lines, models
 
 
 def _read_transcript(options: LeakageOptions) -> tuple[str, Transcript]:
-
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
@@ -137,7 +136,7 @@ def simulated(options: LeakageOptions) -> Measured:
         rounds = outcome.rounds
         protection = protection_of(scheme, each, outcome.nullified)
         lines += attack(protection, opened, true)
-        models.append((protection, model_alone(outcome.model, pool(list(rows.values())), others)))
+        models.append(model_alone(outcome.model, pool(list(rows.values())), others, protection))
     ways, left_out = _private_ways(scheme, parameters, len(rows))
     for each in ways:
         # One vehicle is lost as late as the course with exact sums is sure to last: what the two editions that answer
@@ -151,7 +150,7 @@ def simulated(options: LeakageOptions) -> Measured:
             continue
         lines += attack(protection, opened, true)
         cohort = pool([rows[agent] for agent in private.cohort])
-        models.append((protection, model_alone(private.model, cohort, others)))
+        models.append(model_alone(private.model, cohort, others, protection))
     count = sum(data.rows for data in rows.values())
     document = {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count, "left_out": left_out}
     return document, lines, models
@@ -204,8 +203,6 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     if options.vehicles is None:
-        from edge_agent.sources.readers import vehicle_files
-
         files = list(vehicle_files(options.data))
         labels = _are_labels(files[0][1], options.target, scheme)
         return {agent: _read(path, options.target, scheme, labels=labels, hold_back=True) for agent, path in files}
@@ -232,6 +229,5 @@ def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
 
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
-
     takes = {"categories": scheme.abilities.categories, "missing": scheme.abilities.missing_cells}
     return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

@@ -19,33 +19,13 @@ from scipy.stats import norm, rankdata
 from glassfleet.data.dataset import Dataset
 from glassfleet.model.intervals import width_of
 from glassfleet.model.protocol import Model
+from schemas.leakage import SavedModel
 
 MET = 1e-6
 """A forecast this near, as a share of the target's range, gives the row's target back."""
 
 
-@dataclass(frozen=True)
-class ModelLeak:
-    """What was measured on a model.
-
-    Attributes
-    ----------
-    auc : float or None
-        Membership: how well small errors tell the rows that were learned from, in [0, 1]; 0.5 is nothing. None: there
-        are no other rows to tell them from.
-    met, met_others : float
-        Share of the rows learned from, and of the others, whose target the forecast is.
-    rows, others : int
-    """
-
-    auc: float | None
-    met: float
-    met_others: float
-    rows: int
-    others: int
-
-
-def model_alone(model: Model, members: Dataset, others: Dataset) -> ModelLeak:
+def model_alone(model: Model, members: Dataset, others: Dataset, protection: str = "") -> SavedModel:
     """Measure a model on the rows that it was learned from and on others of the same source.
 
     Of a classifier a row is met when its class is; errors are 0 and 1.
@@ -56,7 +36,7 @@ def model_alone(model: Model, members: Dataset, others: Dataset) -> ModelLeak:
         ranks = rankdata(-np.concatenate([own, rest]))
         auc = float((ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(rest)))
     met, met_others = (float((each < MET).mean()) if len(each) else 0.0 for each in (own, rest))
-    return ModelLeak(auc, met, met_others, len(own), len(rest))
+    return SavedModel(protection=protection, auc=auc, met=met, met_others=met_others, rows=len(own), others=len(rest))
 
 
 def _errors(model: Model, data: Dataset) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from lab.audit import banded, tree
 from lab.audit.strengths import rows_behind_strengths
 from lab.audit.sums import Rows, cells, columns, covariances, groups, remainders, spans
 from lab.audit.transcript import Members, Opened, View, differences, total, views
+from schemas.leakage import SavedLine
 
 # Reconstruction from a finished tree, after Di Gennaro et al., "TimberStrike: Dataset Reconstruction Attack Revealing
 # Privacy Leakage in Federated Tree-Based Systems" (arXiv 2506.07605). Each leaf gets as many rows as it holds; values
@@ -119,50 +120,17 @@ ATTACKS = (
 )
 
 
-@dataclass(frozen=True)
-class AttackLine:
-    """What one attack came to on one kind of sums.
+class AttackLine(SavedLine):
+    """What one attack came to on one kind of sums, and whose rows it read: this is not handed on.
 
     Attributes
     ----------
-    protection : str
-        How vehicles protected their rows, see :func:`protection_of`.
-    seen : str
-        What the attacker sees: ``each vehicle``; in private runs the sums of ``each group``, ``who left`` (the
-        difference of two of these), and ``all that was opened``, with one another; ``all vehicles together``.
-    attack : str
-    read : int
-        Different rows read whole: every input and the target, to a thousandth of their ranges.
-    parts : int
-        Other rows of which some columns were read; one column by itself, to the last digits.
-    rows : int
-        Rows that there are.
-    false : int
-        Candidates that are nobody's row.
-    chance : int
-        Rows that the same candidates read of rows whose columns were shuffled: near by chance.
     owners : dict of str to (int, int)
         Rows read whole and rows that there are, by vehicle; empty where sums are of several vehicles: a row that is
         read from them has no name.
-    near, guessed : float or None
-        Of ``trees``: share of the values within 0.319 standard deviations, and of a guess by means.
     """
 
-    protection: str
-    seen: str
-    attack: str
-    read: int
-    parts: int
-    rows: int
-    false: int
-    chance: int
     owners: dict[str, tuple[int, int]]
-    near: float | None = None
-    guessed: float | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the line as JSON values."""
-        return asdict(self)
 
 
 def protection_of(scheme: Scheme, parameters: Any, nullified: int, *, private: bool = False) -> str:
@@ -302,8 +270,15 @@ def _line(
         for place in (0, 1)
     )
     return AttackLine(
-        protection, seen, attack.name, len(read), len(parts - read), sum(len(rows[agent]) for agent in everybody),
-        false, chance,
-        {agent: (sum(own == agent for own, _ in read), len(rows[agent])) for agent in everybody} if is_named else {},
-        share, guess,
-    )  # fmt: skip
+        protection=protection,
+        seen=seen,
+        attack=attack.name,
+        read=len(read),
+        parts=len(parts - read),
+        rows=sum(len(rows[agent]) for agent in everybody),
+        false=false,
+        chance=chance,
+        owners={agent: (sum(own == agent for own, _ in read), len(rows[agent])) for agent in everybody if is_named},
+        near=share,
+        guessed=guess,
+    )

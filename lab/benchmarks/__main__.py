@@ -17,16 +17,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from lab.benchmarks.measure import machine
 
 BENCHMARKS = {
-    "tree": "tree:tree",
-    "ablation": "ablation:ablation",
+    "tree": "vehicle:tree",
+    "ablation": "accuracy:ablation",
     "wire": "wire:wire",
-    "support": "support:support",
+    "support": "accuracy:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
-    "intake": "intake:intake",
+    "intake": "storm:intake",
     "long": "scale:long",
     "ends": "courses:ends",
     "forecast": "vehicle:forecast",
+    "memory": "vehicle:memory_of_stages",
+    "classes": "accuracy:classes",
+    "gate": "gate:gate",
+    "drift": "drift:drifts",
 }
 """Module and function; imported when called, for they need more than what prints them."""
 OF_FLEETS = ("scale", "storm", "long", "intake")

@@ -84,7 +84,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         before = [cpu_seconds(pid), cpu_seconds(broker.pid)]
         size = journal_bytes(state)
         policy = {"gather_agents": vehicles, "min_agents": 0.5, "deadline": deadline, "gather_timeout": 600.0}
-        name = api.post("/api/runs", {**run, "model": "bench", "policy": policy})["run"]
+        name = api.post("/api/runs", {**run, "model": "bench", "rounds": policy})["run"]
         record = ended(api, name)
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
         result = settled(tell)
@@ -197,7 +197,7 @@ def _long(vehicles: int) -> list[Any]:
         policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
         parameters = {**ELASTIC["parameters"], "rounds": LONG}
         begun, idle = time.perf_counter(), [cpu_seconds(process.pid), cpu_seconds(broker.pid)]
-        spec = {**ELASTIC, "parameters": parameters, "model": "bench", "policy": policy}
+        spec = {**ELASTIC, "parameters": parameters, "model": "bench", "rounds": policy}
         name = api.post("/api/runs", spec)["run"]
         sizes: list[int] = []
 

@@ -1,8 +1,8 @@
-"""What a vehicle pays: ``python -m lab.benchmarks.vehicle`` for the memory of an agent, ``lab.benchmarks forecast``.
+"""What a vehicle pays: processor seconds of whole runs, microseconds of a forecast, the memory of an agent.
 
 `stages` starts one real agent process with 36,000 rows of 15 inputs. With a broker and a coordinator it learns an exact
 FRT (level by level, leaves, weights), and scores it against one of its own. Its resident and peak memory (``VmRSS``,
-``VmHWM`` of /proc) are printed after each stage as a Markdown table.
+``VmHWM`` of /proc) are taken after each stage.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from broker.servers.launch import launch
 from glassfleet import simulation
 from glassfleet.contract import catalogue
+from glassfleet.data.dataset import Dataset
 from glassfleet.export.formats import export
-from lab.benchmarks.measure import made_up, print_table, timed, unit_domain, wait
+from glassfleet.simulation import federated
+from lab.benchmarks.measure import INPUTS, made_up, print_table, timed, unit_domain, wait
 from lab.benchmarks.wire import coordinator_process
+from lab.experiments.folds import Parts
 from lab.processes import ProcessFleet
 
-ROWS, INPUTS = 36_000, 15
+ROWS = 36_000
 
 
 def memory(pid: int) -> tuple[float, float]:
@@ -65,7 +70,7 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
             wait(lambda: api.get("/api/agents"), 0.02)
             yield "data read, connected", *memory(agent.pid), cpu_seconds(agent.pid)
             wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
-            wanted["policy"] = {"min_agents": 1}
+            wanted["rounds"] = {"min_agents": 1}
             run, shown = api.post("/api/runs", wanted)["run"], 0
             while not (status := api.run(run))["outcome"] or shown < len(status["rounds"]):
                 for each in status["rounds"][shown:]:
@@ -78,12 +83,11 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
         broker.stop()
 
 
-def main() -> None:
-    """Measure and print."""
-    print("| stage | RSS MB | peak MB | CPU s |\n|---|---|---|---|")
+def memory_of_stages() -> None:
+    """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
-        for stage, resident, peak, seconds in stages(Path(folder)):
-            print(f"| {stage} | {resident:.1f} | {peak:.1f} | {seconds:.2f} |", flush=True)
+        lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]
+    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", ["stage", "RSS MB", "peak MB", "CPU s"], lines)
 
 
 FORECASTS, TIMES = 1000, 1000
@@ -120,5 +124,39 @@ def forecast() -> None:
     print_table("One forecast of 15 inputs, microseconds", ["scheme", "rules", "Python", "explained", "C"], lines)
 
 
-if __name__ == "__main__":
-    main()
+# --- the fuzzy tree: processor seconds of whole runs, and bytes -------------------------------------------------------
+
+
+RUNS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("tree", {}),
+    ("tree, max_rules=12", {"max_rules": 12}),
+    ("tree, compact", {"compact": True}),
+)
+
+
+def tree() -> None:
+    """Whole runs of fifteen vehicles, and of one with 36,000 rows and a target that needs all rules."""
+    _runs("15 vehicles x 2,367 rows", {f"vehicle-{i:02d}": made_up(2367, seed=i) for i in range(15)})
+    _runs("One vehicle x 36,000 rows, a hard target", {"vehicle": hard(made_up(36_000))})
+
+
+def hard(data: Dataset) -> Dataset:
+    """Return rows with a target that bends, jumps and multiplies."""
+    x = data.X.T
+    y = np.sin(6 * x[0]) * x[1] + np.cos(5 * x[2] * x[3]) + 2 * (x[4] > 0.4) * x[5]
+    y += np.abs(x[6] - 0.5) * x[7] + np.sin(8 * x[8] * x[0]) + np.random.default_rng(0).normal(0.0, 0.05, data.rows)
+    return Dataset(data.features, data.target, data.X, (y - y.min()) / np.ptp(y))
+
+
+def _runs(title: str, fleet: Parts) -> None:
+    """Print what whole runs over rows as they are take of one core, and send."""
+    scheme: Any = catalogue.load("tree")
+    lines = []
+    for name, settings in RUNS:
+        parameters = scheme.Parameters(min_rows=1, **settings)
+        run = partial(federated, scheme, parameters, unit_domain(), fleet)
+        seconds, outcome = timed(run, 1, time.process_time)
+        sent = f"{outcome.bytes_up / len(fleet) / 1e6:.2f}"
+        lines.append([name, f"{seconds:.2f}", outcome.rounds, len(outcome.model.rules()), sent])
+    header = ["model", "s", "rounds", "rules", "MB per vehicle"]
+    print_table(f"{title}: a run in this process, processor time", header, lines)

@@ -25,7 +25,7 @@ from glassfleet.simulation import federated
 from lab.benchmarks.measure import made_up, ms, print_table, wait
 from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -56,7 +56,7 @@ def _measure(kind: str, agents: int) -> list[Any]:
         api, _ = stack.enter_context(coordinator_process(broker.url, folder / "coordinator"))
         policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
         started = time.perf_counter()
-        run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
+        run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "rounds": policy})["run"]
         record = ended(api, run, 0.05)
         seconds = time.perf_counter() - started
     rounds = record["rounds"]

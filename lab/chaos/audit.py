@@ -27,14 +27,14 @@ from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
-from lab.chaos import signatures, sums
+from lab.chaos import breaches
 from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.fleet import FLEET, Fleet
-from lab.chaos.logs import read_lines
 from lab.chaos.schedule import COORDINATOR, STANDBY
+from lab.processes import read_lines
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import Manifest, ModelPointer
@@ -189,8 +189,8 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
     _check_retained(evidence.retained, pointers, findings)
     _read_logs(evidence, counted, findings)
     if evidence.trust is not None:
-        findings.harmed += signatures.stale(evidence.retained, Topics(FLEET), evidence.trust)
-        findings.intruded += signatures.intrusions(
+        findings.harmed += breaches.stale(evidence.retained, Topics(FLEET), evidence.trust)
+        findings.intruded += breaches.intrusions(
             evidence.stolen_identities, evidence.work / "logs" / f"{COORDINATOR}.log"
         )
     return findings
@@ -338,9 +338,9 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
 
 def _check_sums(journal: SqlJournal, runs: Sequence[str], findings: Findings) -> None:
     engine = Engine(fleet=FLEET)
-    opened = {run: sums.summed_over(engine, list(journal.records(run))) for run in runs}
-    findings.exposed += sums.exposed(opened)
-    findings.again = sums.again(opened)
+    opened = {run: breaches.summed_over(engine, list(journal.records(run))) for run in runs}
+    findings.exposed += breaches.exposed(opened)
+    findings.again = breaches.again(opened)
 
 
 # Logs
@@ -356,7 +356,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     coordinators = [name for name in (COORDINATOR, STANDBY) if (logs / f"{name}.log").exists()]
     for name in (*coordinators, *evidence.agents):
         lines = read_lines(logs / f"{name}.log")
-        refused, wrongly = signatures.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
+        refused, wrongly = breaches.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
         findings.refused = dict(sorted((Counter(findings.refused) + Counter(refused)).items()))
         findings.harmed += wrongly
         for line in lines:

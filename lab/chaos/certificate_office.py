@@ -61,6 +61,8 @@ class CertificateOffice:
     coordinator : str
         Id of the coordinator.
     vehicles : sequence of str
+    workers : int
+        The coordinator's intake workers; with more than one, each has an identity of its own.
 
     Raises
     ------
@@ -68,11 +70,13 @@ class CertificateOffice:
         Mosquitto is not installed, or did not start.
     """
 
-    def __init__(self, work: Path, fleet: str, coordinator: str, vehicles: Sequence[str]) -> None:
+    def __init__(self, work: Path, fleet: str, coordinator: str, vehicles: Sequence[str], workers: int) -> None:
         self.broker: MosquittoProcess
         self._work = work
         self._coordinator = coordinator
-        self.broker, self._identities = secure_broker(work, fleet, coordinator, vehicles, operators=[AUDITOR])
+        self.broker, self._identities = secure_broker(
+            work, fleet, coordinator, vehicles, operators=[AUDITOR], workers=workers
+        )
         self._authority = Authority(work / "ca")
         self.stolen_identities: list[StolenIdentity] = []
         self.revoked: set[str] = set()

@@ -104,8 +104,7 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
     from lab.chaos.conduct import Settings, play
-    from lab.chaos.fleet import Fleet
-    from lab.chaos.rows import write_data
+    from lab.chaos.fleet import Fleet, write_data
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
     seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
@@ -116,8 +115,6 @@ def chaos(options: ChaosOptions) -> int:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
         )
-    if secure and workers:
-        raise UsageError("--secure and --workers cannot go together: each worker would need a certificate of its own")
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:

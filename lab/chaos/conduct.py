@@ -101,7 +101,7 @@ def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
         "scheme": "frt",
         "parameters": {"nullify": False, "min_rows": 1, "max_depth": 3},
         "participation": "cohort",
-        "policy": {
+        "rounds": {
             "min_agents": 1,
             "deadline": settings.deadline,
             "gather_agents": gather,

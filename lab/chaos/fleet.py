@@ -12,15 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from broker.servers.launch import launch
 from broker.servers.process import ChildBroker, free_port
 from broker.url import parse_url
 from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
-from lab.chaos.logs import read_lines
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR, STANDBY
-from lab.processes import Process, ProcessFleet
+from lab.processes import Process, ProcessFleet, read_lines
 from schemas.errors import RunFailedError
 
 _CONNECTED = '"event": "connected"'
@@ -78,7 +79,8 @@ class Fleet:
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
-        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files)) if secure else None
+        count = WORKERS if workers else 1
+        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files), count) if secure else None
         self.broker: ChildBroker = (
             launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
         )
@@ -87,6 +89,7 @@ class Fleet:
         self._api_ports = {name: free_port() for name in self.coordinators}
         shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json"}
         shared |= {"GLASSFLEET_KEEPALIVE": "3", "GLASSFLEET_CONNECT_TIMEOUT": "2", "GLASSFLEET_BROKER_WAIT": "0"}
+        shared |= {"GLASSFLEET_COORDINATOR_INTAKE_WORKERS": str(count)}
         shared |= {"GLASSFLEET_AGENT_RESEND_FIRST": "0.4", "GLASSFLEET_AGENT_RESEND_LONGEST": "2"}
         for index, name in enumerate((*self.coordinators, *files), 1 - len(self.coordinators)):
             url = replace(address, port=self.proxy.open(name)).url
@@ -103,8 +106,6 @@ class Fleet:
             faults = work / f"{name}.faults.json"
             self.mischief[name] = MischiefFile(faults)
             own = {"GLASSFLEET_BROKER": url, "GLASSFLEET_MAX_MESSAGE_BYTES": limit, VARIABLE: str(faults)}
-            if workers:
-                own["GLASSFLEET_INTAKE_WORKERS"] = str(WORKERS)
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
             self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))
@@ -262,3 +263,25 @@ class Fleet:
             self.thaw(BROKER)
         self.broker.stop()
         self.proxy.close()
+
+
+# --- the rows of the vehicles under test ------------------------------------------------------------------------------
+
+
+def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
+    """Write small files of rows, one per vehicle, a fifth of them for tests; return them by agent id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for number in range(vehicles):
+        rng = np.random.default_rng([seed, number])
+        rows = 250 + 40 * number
+        X = rng.uniform(0.0, 10.0 + number, (rows, 4))
+        y = X[:, 0] * 0.7 + np.where(X[:, 1] > 5, 4.0, 0.0) + np.sin(X[:, 2]) + rng.normal(0, 0.1, rows)
+        name = f"vehicle-{number:02d}"
+        files[name] = folder / f"{name}.csv"
+        lines = ["speed,load,turn,noise,quality,split"]
+        for place, (row, target) in enumerate(zip(X, y, strict=True)):
+            values = ",".join(repr(float(value)) for value in (*row, target))
+            lines.append(f"{values},{'test' if place % 5 == 0 else 'train'}")
+        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return files

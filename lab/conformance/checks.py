@@ -16,12 +16,11 @@ from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
 from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, columns_of, in_run, same_bytes
-from lab.conformance.formulas import difference
 from lab.conformance.private import private
-from lab.conformance.questions import Question, answer, questions
+from lab.conformance.questions import Question, answer, difference, questions
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, ContributionBody, Refusal, Request
-from schemas.trial import place_in_sample
+from schemas.rounds import place_in_sample
 
 
 @dataclass

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+import io
+import math
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
 from lab.datasets.known import Known, Source, how_to_get
 from schemas.errors import DataError, StorageError, UsageError, VerificationError, os_faults_as
 from schemas.private_files import replace_private
@@ -176,3 +180,192 @@ def verify(known: Known, folder: Path) -> Check:
         return Check(known, "unreadable", str(fault))
     words = difference(known, table)
     return Check(known, "differs" if words else "same", words or f"{known.rows} rows, {known.features} inputs")
+
+
+# --- KEEL .dat, ARFF and CSV as tables of text; and tables as the csv.gz files that everything here reads -------------
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Names and cells as text, the target last.
+
+    Attributes
+    ----------
+    names : tuple of str
+    rows : list of list of str
+    """
+
+    names: tuple[str, ...]
+    rows: list[list[str]]
+
+    @property
+    def features(self) -> int:
+        """Number of inputs."""
+        return len(self.names) - 1
+
+    def with_last(self, target: str) -> RawTable:
+        """Return the table with the column `target` moved to the end; raises DataError when there is none."""
+        if target not in self.names:
+            raise DataError(f"there is no column {target!r}; the columns are {', '.join(self.names)}")
+        at = self.names.index(target)
+        order = [*(index for index in range(len(self.names)) if index != at), at]
+        return RawTable(tuple(self.names[index] for index in order), [[row[i] for i in order] for row in self.rows])
+
+    def without(self, columns: Iterable[str]) -> RawTable:
+        """Return the table without some columns."""
+        left_out = set(columns)
+        kept = [index for index, name in enumerate(self.names) if name not in left_out]
+        return RawTable(tuple(self.names[index] for index in kept), [[row[i] for i in kept] for row in self.rows])
+
+    def renamed(self, names: Sequence[str]) -> RawTable:
+        """Return the table with other column names; raises DataError when their number differs."""
+        if len(names) != len(self.names):
+            raise DataError(f"{len(self.names)} columns, expected {len(names)}: {', '.join(names)}")
+        return replace(self, names=tuple(names))
+
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of the cells, row after row: the same for the same values, whatever the format.
+
+        A number counts as its shortest text, so that ``1.50`` and ``1.5`` are the same; names do not count.
+        """
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update((",".join(_plain(cell) for cell in row) + "\n").encode())
+        return digest.hexdigest()
+
+
+def _plain(cell: str) -> str:
+    try:
+        value = float(cell)
+    except ValueError:
+        return cell
+    return repr(value) if math.isfinite(value) else cell
+
+
+def read_keel(text: str) -> RawTable:
+    """Read KEEL's format: ``@attribute`` lines, ``@outputs``, then ``@data``; the output becomes the last column.
+
+    Raises
+    ------
+    DataError
+        The text is not of this format; the line is named.
+    """
+    names, outputs, rows = _tagged(text, {"@output": "outputs", "@outputs": "outputs"})
+    table = RawTable(tuple(names), rows)
+    return table.with_last(outputs[-1]) if outputs else table
+
+
+def read_arff(text: str) -> RawTable:
+    """Read Weka's format: ``@attribute`` lines, then ``@data``; comments begin with %. The last column is the target.
+
+    Raises
+    ------
+    DataError
+        The text is not of this format, or sparse; the line is named.
+    """
+    names, _, rows = _tagged(text, {})
+    return RawTable(tuple(names), rows)
+
+
+def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ",") -> RawTable:
+    """Read CSV; with `names` the text has no header row.
+
+    Raises
+    ------
+    DataError
+        Rows differ in length, or there are none.
+    """
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    lines = [[cell.strip() for cell in row] for row in reader]
+    lines = [line for line in lines if any(line)]
+    if not lines:
+        raise DataError("there are no rows")
+    header = tuple(names) or tuple(lines.pop(0))
+    return _checked(header, lines, 1 if names else 2)
+
+
+def _tagged(text: str, lists: Mapping[str, str]) -> tuple[list[str], list[str], list[list[str]]]:
+    names: list[str] = []
+    outputs: list[str] = []
+    lines = text.splitlines()
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        tag = line.split(maxsplit=1)[0].lower() if line else ""
+        if not line or line.startswith("%") or not tag.startswith("@"):
+            if line and not line.startswith("%"):
+                raise DataError(f"line {number}: {line[:40]!r} stands before @data")
+            continue
+        rest = line[len(tag) :].strip()
+        if tag == "@attribute":
+            names.append(_attribute(rest, number))
+        elif tag in lists:
+            outputs += [name.strip() for name in rest.split(",")]
+        elif tag == "@data":
+            data = [row for row in lines[number:] if row.strip() and not row.lstrip().startswith("%")]
+            if any(row.lstrip().startswith("{") for row in data):
+                raise DataError("sparse ARFF is not read here; convert it to the dense form")
+            cells = csv.reader(data, skipinitialspace=True, quotechar="'")
+            rows = [[cell.strip().strip('"') for cell in row] for row in cells]
+            table = _checked(tuple(names), rows, number + 1)
+            return names, outputs, table.rows
+    raise DataError("there is no @data line: neither KEEL's format nor ARFF")
+
+
+def _attribute(rest: str, number: int) -> str:
+    """Return the name in ``name type``, ``'a name' type`` or ``name{a,b}``."""
+    if rest[:1] in "'\"":
+        end = rest.find(rest[0], 1)
+        if end > 0:
+            return rest[1:end]
+    name = rest.split("{", 1)[0].split("[", 1)[0].split(maxsplit=1)
+    if not name:
+        raise DataError(f"line {number}: an attribute without a name")
+    return name[0]
+
+
+def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTable:
+    if not rows:
+        raise DataError("there are no rows")
+    for offset, row in enumerate(rows):
+        if len(row) != len(names):
+            raise DataError(f"row {offset + first}: {len(row)} cells, there are {len(names)} columns")
+    return RawTable(names, rows)
+
+
+READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_keel, ".arff": read_arff, ".csv": read_plain_csv}
+"""By ending."""
+
+
+def read_any(name: str, data: bytes) -> RawTable:
+    """Read a file by its ending: .dat (KEEL), .arff, .csv, each also .gz.
+
+    Raises
+    ------
+    DataError
+        Another ending, or not what the ending says.
+    """
+    ending = name.lower()
+    if ending.endswith(".gz"):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError) as fault:
+            raise DataError(f"{name}: not a gzip file ({fault})") from fault
+        ending = ending.removesuffix(".gz")
+    reader = next((read for suffix, read in READERS.items() if ending.endswith(suffix)), None)
+    if reader is None:
+        raise DataError(f"{name}: unknown ending; known: {', '.join(READERS)}, each also with .gz")
+    try:
+        return reader(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as fault:
+        raise DataError(f"{name}: not UTF-8 text (byte {fault.start})") from fault
+    except DataError as fault:
+        raise DataError(f"{name}: {fault}") from fault
+
+
+def as_csv_gz(table: RawTable) -> bytes:
+    """Return the table as a csv.gz file: header row, target last. The same table is the same bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.names)
+    writer.writerows(table.rows)
+    return gzip.compress(text.getvalue().encode(), mtime=0)

@@ -68,7 +68,7 @@ class Known:
     licence : str
         What is known of its terms.
     digest : str
-        SHA-256 of its values, see :meth:`lab.datasets.formats.RawTable.digest`.
+        SHA-256 of its values, see :meth:`lab.datasets.fetch.RawTable.digest`.
     source : Source or None
         None: it cannot be fetched by this program; `note` says why.
     note : str

@@ -1,15 +1,19 @@
-"""``glassfleet demo``: the whole thing on one machine, with real processes."""
+"""``glassfleet demo``: the whole thing on one machine, with real processes; what it says of it."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from console.common import (
+    COMMANDLINE,
     RowsFile,
     broker_kind_option,
     check_kind,
@@ -24,7 +28,6 @@ from console.common import (
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, Settings, settings_of
-from lab.demo.words import plan_words, program, staying_command
 from schemas.errors import VerificationError
 from schemas.text import counted
 
@@ -32,8 +35,10 @@ if TYPE_CHECKING:
     from lab.demo.conduct import Result
     from lab.demo.display import Watcher
     from lab.demo.fleet import Fleet
+    from lab.demo.options import Plan
     from lab.demo.reference import Verdict
     from schemas.errors import RunFailedError
+
 
 TOP_RULES, ALL_RULES = 5, 12
 """How many rules are printed; all of them where they are few enough for one screen."""
@@ -168,3 +173,48 @@ def keep_promise(verdict: Verdict, *, participation: str) -> None:
             f"the fleet's model {verdict.federated} is not the central one of its cohort, {verdict.central}, which "
             f"{verdict.title} promises in this setting"
         )
+
+
+# --- what ``glassfleet demo`` says of its plan, and what it tells the reader to type next -----------------------------
+
+
+def plan_words(plan: Plan) -> str:
+    """Return in words how many vehicles are killed, come back and lag."""
+    killed, back, slow = len(plan.kills), len(plan.returns), len(plan.slow)
+    words = [f"{killed or 'none'} will be killed"]
+    if killed == 1:
+        words = [f"1 will be killed and {'come back' if back else 'stay away'}"]
+    elif killed:
+        words.append(f"{back or 'none'} of them {'come' if back > 1 else 'comes'} back")
+    words.append(f"{slow or 'none'} {'are' if slow > 1 else 'is'} too slow")
+    return ", ".join(words)
+
+
+def staying_command() -> str:
+    """Return what to type for the same demonstration with ``--stay``: the program as it is found, and its options.
+
+    Of the options those that a file of settings gave are repeated too; ``--keep`` is not, as its folder is full now.
+    """
+    context = click.get_current_context()
+    words = [program(), "demo"]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if context.get_parameter_source(name) not in (COMMANDLINE, ParameterSource.DEFAULT_MAP) or name in (
+            "keep",
+            "as_json",
+            "stay",
+        ):
+            continue
+        value = context.params.get(name)
+        if value is True:
+            words.append(parameter.opts[0])
+        elif value is not None and value is not False:
+            words += [parameter.opts[0], f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join([*words, "--stay"])
+
+
+def program() -> str:
+    """Return how this program is started in this shell: make starts what is in .venv, which is on nobody's path."""
+    started = sys.argv[0]
+    is_found = shutil.which("glassfleet") is not None or Path(started).name != "glassfleet"
+    return "glassfleet" if is_found else started

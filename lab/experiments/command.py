@@ -27,8 +27,7 @@ from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
 from glassfleet.data.dataset import Dataset
 from glassfleet.schemes import DEFAULT
-from lab.experiments.averages import mean_of
-from lab.experiments.folds import SETTINGS, Plan, run_folds
+from lab.experiments.folds import SETTINGS, Plan, mean_of, run_folds
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import jobs_option
 from lab.protocols.choice import protocol_of

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +27,10 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.model.protocol import Model
 from glassfleet.simulation import Outcome, central, drawn, federated, learn_local
-from lab.experiments.averages import FoldResult, mean_of
 from lab.experiments.workers import Worker, ask_all, serve
 from lab.protocols.choice import protocol_of
-from lab.protocols.frbc import Skew, f1_scores
+from lab.protocols.frbc import Skew, f1_scores, skewed_split
 from lab.protocols.paper import PaperProtocol, Rows, rmse
-from lab.protocols.skew import skewed_split
 
 SETTINGS = ("local", "federated", "central")
 """LL, FL and CL in full."""
@@ -62,7 +60,7 @@ class Plan:
     participation : float
         Share of the clients, (0, 1], that answers a round of federated learning, drawn anew in each.
     skew : {"iid", "quantity", "quantity+label"}
-        ``iid``: the protocol's own split. Otherwise see :func:`lab.protocols.skew.skewed_split`.
+        ``iid``: the protocol's own split. Otherwise see :func:`lab.protocols.frbc.skewed_split`.
     categories : dict of str to list of str
         Of the columns of text: their categories, which the rows hold positions of.
     """
@@ -268,7 +266,7 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
 
 
 def averages_of(plan: Plan, data: Dataset) -> dict[str, dict[str, Any]]:
-    """Run all folds in this process; return :func:`lab.experiments.averages.mean_of` them."""
+    """Run all folds in this process; return :func:`lab.experiments.folds.mean_of` them."""
     return mean_of([run_fold(plan, data.X, data.y, fold) for fold in range(plan.folds)])
 
 
@@ -282,3 +280,50 @@ def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:
 if __name__ == "__main__":
     for reply in answers(sys.stdin, Path(sys.argv[1])):
         print(reply, flush=True)  # noqa: T201 - the parent reads it
+
+
+# --- averages over the folds and repetitions of an experiment, as its tables and its JSON have them -------------------
+
+
+FoldResult = dict[str, dict[str, Any]]
+"""Per setting: ``measure`` (``rmse`` or ``f1``), ``test`` and ``train`` (per client), for a classifier ``test_classes``
+and ``train_classes`` (F1 of each class, per client), ``complexity`` (mean over the models; of each one in ``sizes``),
+``bytes_up``, ``bytes_down``, ``nullified``, ``rounds``, ``seconds``."""
+
+SHORT = {"local": "LL", "federated": "FL", "central": "CL"}
+"""What the papers call the settings."""
+
+
+def mean_of(results: Sequence[FoldResult]) -> dict[str, dict[str, Any]]:
+    """Average over folds, per setting: scores per fold and client and their means, complexity, bytes and the rest."""
+    return {setting: _averages([result[setting] for result in results]) for setting in results[0]}
+
+
+def _averages(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    scores: dict[str, Any] = {}
+    for kind in ("test", "train"):
+        name = f"{kind}_{folds[0]['measure']}"
+        scores[name] = _over_folds([fold[kind] for fold in folds])
+        if name.endswith("rmse"):  # some papers average the squares, which the averaged roots do not tell
+            scores[f"{kind}_mse"] = _over_folds([[error**2 for error in fold[kind]] for fold in folds])
+        by_class = [fold.get(f"{kind}_classes", {}) for fold in folds]
+        if by_class[0]:
+            lines = {label: _over_folds([fold[label] for fold in by_class]) for label in by_class[0]}
+            scores[name]["classes"] = {
+                label: {**line, "std": _std(line["per_client"])} for label, line in lines.items()
+            }
+    complexity = {name: fmean(fold["complexity"][name] for fold in folds) for name in folds[0]["complexity"]}
+    rest = {
+        name: fmean(fold[name] for fold in folds)
+        for name in ("bytes_up", "bytes_down", "nullified", "rounds", "seconds")
+    }
+    return {**scores, "complexity": complexity, **rest}
+
+
+def _over_folds(lines: Sequence[Sequence[float]]) -> dict[str, Any]:
+    per_client = [fmean(column) for column in zip(*lines, strict=True)]
+    return {"per_client": per_client, "mean": fmean(per_client), "per_fold": [list(line) for line in lines]}
+
+
+def _std(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0

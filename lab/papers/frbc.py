@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from lab.experiments.averages import SHORT, FoldResult
+from lab.experiments.folds import SHORT, FoldResult
 from lab.papers import plots
 from lab.papers.jobs import Arguments, Chapter, Job, Results, fold_job, fold_label
-from lab.papers.page import Blocks, Cell, Picture, Table, Text, number
-from lab.papers.statistics import wilcoxon_table
+from lab.papers.page import Blocks, Cell, Picture, Table, Text, number, wilcoxon_table
 
 PAPER = "Federated fuzzy rule-based classifiers (FRBC)"
 FILE = "magic.csv.gz"

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 import glassfleet
 from lab.papers.page import Blocks
-from schemas.documents import canonical_json
+from schemas.codec import canonical_json
 
 Results = Mapping[str, Any]
 """A JSON value by the label of its job."""

@@ -1,10 +1,13 @@
-"""What a report is made of: sections of texts, tables and pictures; and printed values beside ours."""
+"""What a report is made of: sections of texts, tables and pictures; printed values beside ours; significance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -121,3 +124,64 @@ class Report:
                                     f"{section.title}: {row[0]}, {name}: {cell.ours} here, {cell.printed} printed"
                                 )
         return same, differing
+
+
+# --- the tests of significance that the papers use --------------------------------------------------------------------
+
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A Wilcoxon signed-rank test over pairs.
+
+    Attributes
+    ----------
+    pairs : int
+    plus, minus : float
+        Sums of the ranks of positive and negative differences.
+    p : float
+        Two-sided; 1 when no pair differs.
+    """
+
+    pairs: int
+    plus: float
+    minus: float
+    p: float
+
+
+def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Signed:
+    """Test whether `first` and `second`, in pairs, come from the same distribution; equal pairs are left out."""
+    difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    difference = difference[difference != 0]
+    if not len(difference):
+        return Signed(len(first), 0.0, 0.0, 1.0)
+    ranks = stats.rankdata(np.abs(difference))
+    test: Any = stats.wilcoxon(difference)
+    return Signed(
+        len(first), float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue)
+    )
+
+
+def wilcoxon_table(caption: str, pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], better: str) -> Table:
+    """Return a table of tests: name -> (first, second).
+
+    Parameters
+    ----------
+    better : {"smaller", "larger"}
+        Which of two scores is the better one.
+    """
+    rows = []
+    for name, (first, second) in pairs.items():
+        test = wilcoxon(first, second)
+        favoured = test.minus > test.plus if better == "smaller" else test.plus > test.minus
+        words = "no difference shown"
+        if test.p < LEVEL:
+            words = f"{'first' if favoured else 'second'} better"
+        rows.append([name, str(test.pairs), f"{test.plus:.0f}", f"{test.minus:.0f}", _p(test.p), words])
+    return Table(caption, ["first against second", "pairs", "R+", "R-", "p", f"at {LEVEL:g}"], rows)
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"

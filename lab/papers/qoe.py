@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from glassfleet.contract import catalogue
-from lab.experiments.averages import SHORT
+from lab.experiments.folds import SHORT
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results
 from lab.papers.page import Blocks, Cell, Picture, Table, Text, number

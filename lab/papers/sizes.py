@@ -10,8 +10,7 @@ from typing import Any
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, file_of, present
 from lab.papers.page import Blocks, Cell, Picture, Table, Text
-from lab.protocols.anchors import ANCHORS, SIZES, Anchor
-from lab.protocols.references import REFERENCES
+from lab.protocols.references import ANCHORS, REFERENCES, SIZES, Anchor
 
 PAPER = "Accuracy against size: what a reader gets for how many rules"
 DATASETS = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")

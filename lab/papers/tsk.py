@@ -7,10 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lab.experiments.averages import SHORT
+from lab.experiments.folds import SHORT
 from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, fold_job, fold_label, present
-from lab.papers.page import Blocks, Cell, Table, Text, number
-from lab.papers.statistics import wilcoxon_table
+from lab.papers.page import Blocks, Cell, Table, Text, number, wilcoxon_table
 
 PAPER = "Federated TSK fuzzy rule-based systems (TSK)"
 FOLDS = 5

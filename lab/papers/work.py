@@ -24,17 +24,15 @@ from glassfleet.contract.scheme import input_quantiles_of
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.model.baseline import recorded
-from glassfleet.model.forecasts import tell_forecasts
-from glassfleet.model.intervals import errors_on, intervals
+from glassfleet.model.intervals import errors_on, intervals, tell_forecasts
 from glassfleet.simulation import central, drawn, federated
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
-from lab.protocols.anchors import ANCHORS
 from lab.protocols.fedga import run_split
 from lab.protocols.frbc import f1_scores, reduction_curve
 from lab.protocols.paper import quantile_domain, rmse
-from lab.protocols.references import fit_reference
+from lab.protocols.references import ANCHORS, fit_reference
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import labels_of
 

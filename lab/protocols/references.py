@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -121,3 +123,151 @@ def fit_reference(name: str, domain: Domain, data: Dataset) -> FittedReference:
     target = chosen.y.astype(np.str_) if classify else domain.scale_target(chosen.y)
     estimator.fit(domain.scale_inputs(chosen.X), target)
     return FittedReference(domain, estimator)
+
+
+# --- learners of other projects that a reader would compare with: rule models and other readable ones, on pooled rows -
+#
+# They need the extra ``anchors``, and are for the comparison in ``glassfleet lab papers sizes`` alone. Settings are the
+# libraries' defaults except where :data:`ANCHORS` says otherwise; nothing was tuned to a dataset.
+
+
+Array = NDArray[np.float64]
+Size = Mapping[str, int]
+"""``rules``, and ``parameters``: the numbers that a reader must take in."""
+
+SIZES = (5, 10, 20, 40)
+"""Most rules of the models that are compared; the last is as many as ours have by default."""
+LEAVES = SIZES[-1]
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A learner of numbers.
+
+    Attributes
+    ----------
+    title : str
+        For tables.
+    package : str
+        What has to be installed.
+    make : callable
+        () -> an estimator with ``fit`` and ``predict``.
+    size : callable
+        Fitted estimator -> :data:`Size`.
+    slow : bool
+        Takes minutes on the papers' sets: only with ``--full``.
+    """
+
+    title: str
+    package: str
+    make: Callable[[], Any]
+    size: Callable[[Any], Size]
+    slow: bool = False
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be used here."""
+        return find_spec(self.package) is not None
+
+
+class LinearLeaves:
+    """CART with a ridge regression in each leaf; the number of leaves by cross-validation within the training rows."""
+
+    sizes = (1, 2, 5, 10, 20, LEAVES)
+    parts = 5
+
+    def fit(self, X: Array, y: Array) -> LinearLeaves:
+        """Learn from rows, shape (n, F) and (n,)."""
+        from sklearn.model_selection import KFold  # an extra
+
+        errors = np.zeros(len(self.sizes))
+        for train, test in KFold(self.parts, shuffle=True, random_state=0).split(X):
+            for number, leaves in enumerate(self.sizes):
+                fitted = _tree_of(X[train], y[train], leaves)
+                errors[number] += np.sum((_answer(*fitted, X[test]) - y[test]) ** 2)
+        self.tree, self.lines = _tree_of(X, y, self.sizes[int(np.argmin(errors))])
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Predict rows, shape (n, F); returns shape (n,)."""
+        return _answer(self.tree, self.lines, X)
+
+
+def _tree_of(X: Array, y: Array, leaves: int) -> tuple[Any, dict[int, Any]]:
+    """Return a tree of at most so many leaves (None: it has one), and the line of each leaf by its number."""
+    from sklearn.linear_model import Ridge
+    from sklearn.tree import DecisionTreeRegressor
+
+    tree = None
+    if leaves > 1:
+        tree = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=2 * X.shape[1], random_state=0).fit(X, y)
+    place = tree.apply(X) if tree else np.zeros(len(X), dtype=np.int64)
+    return tree, {leaf: Ridge(alpha=0.1).fit(X[place == leaf], y[place == leaf]) for leaf in np.unique(place).tolist()}
+
+
+def _answer(tree: Any, lines: Mapping[int, Any], X: Array) -> Array:
+    place = tree.apply(X) if tree else np.zeros(len(X), dtype=np.int64)
+    answers = np.zeros(len(X))
+    for leaf, line in lines.items():
+        if (place == leaf).any():
+            answers[place == leaf] = line.predict(X[place == leaf])
+    return answers
+
+
+def _cubist(rules: int, committees: int = 1) -> Any:
+    from cubist import Cubist  # an extra
+
+    return Cubist(n_rules=rules, n_committees=committees)
+
+
+def _cubist_size(fitted: Any) -> Size:
+    lines = fitted.coeffs_.drop(columns=["committee", "rule"]).to_numpy(dtype=np.float64)
+    return {"rules": len(lines), "parameters": int(np.count_nonzero(np.nan_to_num(lines))) + len(fitted.splits_)}
+
+
+def _boosted_curves() -> Any:
+    from interpret.glassbox import ExplainableBoostingRegressor  # an extra
+
+    return ExplainableBoostingRegressor(random_state=0, n_jobs=1)
+
+
+def _cart_of(leaves: int) -> Any:
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(max_leaf_nodes=leaves, random_state=0)
+
+
+def _cart_size(fitted: Any) -> Size:
+    return {"rules": int(fitted.get_n_leaves()), "parameters": 2 * int(fitted.get_n_leaves()) - 1}
+
+
+def _lines_size(fitted: LinearLeaves) -> Size:
+    used = sum(np.count_nonzero(line.coef_) + 1 for line in fitted.lines.values())
+    return {"rules": len(fitted.lines), "parameters": int(used) + len(fitted.lines) - 1}
+
+
+ANCHORS: Final[Mapping[str, Anchor]] = {
+    **{
+        f"cubist-{rules}": Anchor(f"Cubist (at most {rules} rules)", "cubist", partial(_cubist, rules), _cubist_size)
+        for rules in SIZES
+    },
+    "cubist-5-committees": Anchor(
+        f"Cubist (5 committees of {LEAVES})", "cubist", partial(_cubist, LEAVES, 5), _cubist_size
+    ),
+    **{
+        f"cart-{leaves}": Anchor(f"CART ({leaves} leaves)", "sklearn", partial(_cart_of, leaves), _cart_size)
+        for leaves in SIZES
+    },
+    "linear-leaves": Anchor("CART with linear leaves", "sklearn", LinearLeaves, _lines_size),
+    "ebm": Anchor(
+        "EBM (curves and pairs)",
+        "interpret",
+        _boosted_curves,
+        lambda fitted: {
+            "rules": len(fitted.term_features_),
+            "parameters": int(sum(scores.size for scores in fitted.term_scores_)),
+        },
+        slow=True,
+    ),
+}
+"""By name. The rules of an EBM are its terms."""

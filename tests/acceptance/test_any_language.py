@@ -16,7 +16,7 @@ import pytest
 from broker.servers.process import free_port
 from edge_agent.sources.table import read_source
 from lab.conformance.questions import tables
-from lab.processes import PROGRAM
+from lab.processes import PROGRAM, Process
 from schemas.record import ModelRecord
 from tests.support.processes import ROOT, Processes, glassfleet, policy_file
 from tests.support.schedules import central_digest
@@ -78,71 +78,60 @@ def test_kit_names_the_first_cell_that_differs_and_its_formula(tmp_path: Path) -
     assert "formula: S(w), then S(w * r) of each target" in text
 
 
-@pytest.mark.parametrize("scheme", ["frt", pytest.param("tree", marks=pytest.mark.slow)])
-def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: Path, scheme: str) -> None:
+def mixed_fleet(processes: Processes, folder: Path, size: int, port: str) -> tuple[dict[str, Path], list[Process]]:
+    """Start a broker, a coordinator and vehicles, every second of them independent; give their rows, and all of it."""
     head, *lines = tables()["rows.csv"].splitlines(keepends=True)
-    files = [tmp_path / f"v{number}.csv" for number in range(4)]
-    for number, path in enumerate(files):
-        path.write_text(head + "".join(lines[number::4]))
-    broker = processes.start("broker", "--port", "0")
+    files = {f"v{number}": folder / f"v{number}.csv" for number in range(size)}
+    broker = processes.start("broker", "--port", port)
     processes.until(lambda: processes.note("broker-url"), broker, patience=240)
     coordinator = processes.start("coordinator", "--api-port", "0")
     processes.until(lambda: processes.note("api-url"), coordinator, patience=240)
     independent = (sys.executable, "-m", "tests.support.independent.agent", processes.note("broker-url"), "fleet")
-    others = []
-    for number, path in enumerate(files):
-        if number < 2:
-            processes.start("agent", "--id", f"v{number}", "--data", str(path))
+    fleet = [broker, coordinator]
+    for number, (name, path) in enumerate(files.items()):
+        path.write_text(head + "".join(lines[number::size]))
+        if number % 2:
+            fleet.append(processes.start(name, str(path), program=independent, folder=ROOT))
         else:
-            others.append(processes.start(f"v{number}", str(path), program=independent, folder=ROOT))
-    begun = processes.call(
-        *(
-            "run",
-            "start",
-            *policy_file(tmp_path, scheme=scheme, policy={"gather_agents": 4}),
-            "--exact",
-            "--deadline",
-            "60",
-        ),
-        *("--model", "m", "--run", "both", "--json"),
-    )
+            fleet.append(processes.start("agent", "--id", name, "--data", str(path)))
+    return files, fleet
+
+
+def begin(processes: Processes, folder: Path, agents: int, **settings: Any) -> str:
+    """Begin a run of all vehicles; give its id."""
+    wanted = policy_file(folder, rounds={"gather_agents": agents}, **settings)
+    begun = processes.call("run", "start", *wanted, "--exact", "--deadline", "60", "--model", "m", "--json")
     assert begun.returncode == 0, begun.stderr + processes.logs()
-    address = processes.note("api-url")
+    return str(json.loads(begun.stdout)["run"])
+
+
+def check_model(address: str, version: int, files: dict[str, Path]) -> ModelRecord:
+    """Check that a version is the central model of its cohort."""
+    record = ModelRecord.from_bytes(httpx.get(f"{address}/api/models/m/{version}", trust_env=False).content)
+    assert record.digest == central_digest(record, {name: read_source(path) for name, path in files.items()})
+    return record
+
+
+@pytest.mark.parametrize("scheme", ["frt", pytest.param("tree", marks=pytest.mark.slow)])
+def test_fleet_of_both_learns_the_central_model(processes: Processes, tmp_path: Path, scheme: str) -> None:
+    files, (_, coordinator, *vehicles) = mixed_fleet(processes, tmp_path, 4, "0")
+    run, address = begin(processes, tmp_path, 4, scheme=scheme), processes.note("api-url")
     for cut in range(3):  # one is killed midway, in the cohort by then, and comes back with the same rows
-        processes.until(partial(has_rounds, address, cut + 4), coordinator, 240)
-        others[cut % 2].kill()
-        others[cut % 2].start()
-    processes.until(lambda: run_of(address)["state"] == "ended", coordinator, patience=600)
-    assert run_of(address)["outcome"] == "finished", processes.logs()
-    record = ModelRecord.from_bytes(httpx.get(f"{address}/api/models/m/1", trust_env=False).content)
-    assert {"v0", "v1"} < set(record.cohort)
-    assert record.digest == central_digest(record, {path.stem: read_source(path) for path in files})
+        processes.until(partial(has_rounds, address, run, cut + 4), coordinator, 240)
+        vehicles[1 + 2 * (cut % 2)].kill()
+        vehicles[1 + 2 * (cut % 2)].start()
+    processes.until(lambda: run_of(address, run)["state"] == "ended", coordinator, patience=600)
+    assert run_of(address, run)["outcome"] == "finished", processes.logs()
+    assert {"v0", "v2"} < set(check_model(address, 1, files).cohort)
 
 
 @pytest.mark.slow
 def test_fleet_of_both_learns_the_central_model_through_25_kills(processes: Processes, tmp_path: Path) -> None:
-    head, *lines = tables()["rows.csv"].splitlines(keepends=True)
-    files = [tmp_path / f"v{number}.csv" for number in range(6)]
-    for number, path in enumerate(files):
-        path.write_text(head + "".join(lines[number::6]))
-    port = str(free_port())
-    fleet = [processes.start("broker", "--port", port), processes.start("coordinator", "--api-port", "0")]
-    processes.until(lambda: processes.note("broker-url"), fleet[0], patience=240)
-    independent = (sys.executable, "-m", "tests.support.independent.agent", processes.note("broker-url"), "fleet")
-    for number, path in enumerate(files):
-        if number % 2:
-            fleet.append(processes.start(f"v{number}", str(path), program=independent, folder=ROOT))
-        else:
-            fleet.append(processes.start("agent", "--id", f"v{number}", "--data", str(path)))
+    files, fleet = mixed_fleet(processes, tmp_path, 6, str(free_port()))
     chance, kills, models = random.Random(25), 0, 0
     while kills < 25:
         processes.until(processes.is_healthy, patience=240)
-        begun = processes.call(
-            *("run", "start", *policy_file(tmp_path, policy={"gather_agents": 6}), "--exact", "--deadline", "60"),
-            *("--model", "m", "--json"),
-        )
-        assert begun.returncode == 0, begun.stderr + processes.logs()
-        run, outcome = json.loads(begun.stdout)["run"], ""
+        run, outcome = begin(processes, tmp_path, 6), ""
         while not outcome:
             if kills < 25:
                 struck = chance.choice(fleet)
@@ -155,16 +144,13 @@ def test_fleet_of_both_learns_the_central_model_through_25_kills(processes: Proc
             outcome = run_of(processes.note("api-url"), run)["outcome"] or ""
         assert outcome == "finished", processes.logs()
         models += 1
-        record = ModelRecord.from_bytes(
-            httpx.get(f"{processes.note('api-url')}/api/models/m/{models}", trust_env=False).content
-        )
-        assert record.digest == central_digest(record, {path.stem: read_source(path) for path in files})
+        check_model(processes.note("api-url"), models, files)
 
 
-def has_rounds(address: str, rounds: int) -> bool:
-    return len(run_of(address)["rounds"]) >= rounds
+def has_rounds(address: str, run: str, rounds: int) -> bool:
+    return len(run_of(address, run)["rounds"]) >= rounds
 
 
-def run_of(address: str, run: str = "both") -> dict[str, Any]:
+def run_of(address: str, run: str) -> dict[str, Any]:
     document: dict[str, Any] = httpx.get(f"{address}/api/runs/{run}", trust_env=False).json()
     return document

@@ -67,7 +67,7 @@ def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
             assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
             # One that was never there before, in whatever node's care.
             with Fleet({"vd": rows(3)}, state_dir=tmp_path / "agents", **settings):
-                more = spec("r2", policy={"gather_agents": 4, "min_agents": 4})
+                more = spec("r2", rounds={"gather_agents": 4, "min_agents": 4})
                 assert api.post("/api/runs", json=more).status_code == 201
                 second = ended(api, "r2")
             assert second["cohort"] == ["va", "vb", "vc", "vd"]

@@ -26,10 +26,8 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.dashboard_world import chromium
 from tests.support.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
 from tests.support.docs.pictures import NOTE, as_note, digests
-from tests.support.needs.programs import needs
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -130,7 +128,7 @@ class Stage:
         spec = {name: value for name, value in self.run["spec"].items() if name != "run"}
         spec |= {"domain": self.run["domain"], "bounds": None}
         spec["parameters"] = {**spec["parameters"], "size_tolerance": 0.003}
-        spec["policy"] = {**spec["policy"], "gather_agents": len(self.up()), "deadline": PATIENCE}
+        spec["rounds"] = {**spec["rounds"], "gather_agents": len(self.up()), "deadline": PATIENCE}
         return str(self.post("/api/runs", spec)["run"])
 
 
@@ -142,13 +140,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         made = Stage(shown, work)
         yield made
         made.api.close()
-
-
-@pytest.fixture(scope="module")
-@needs("chromium")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

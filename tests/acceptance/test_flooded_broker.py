@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
@@ -17,7 +16,7 @@ from tests.support.authorities import FleetCa
 from tests.support.brokers import HostileClient
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
 from tests.support.processes import Processes, eventually
-from tests.support.transports import Client
+from tests.support.transports import Client, connected
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
@@ -43,12 +42,9 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
             eventually(lambda: len(api.get("/api/agents").json()) == len(SOURCES), "all agents are known")
             for vehicle in vehicles:
                 vehicle.freeze()
-            anna = tls_of(ca.identity("operator", "anna"))
-            watcher = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+            anna = Link(broker.url, "x", tls=tls_of(ca.identity("operator", "anna")), session_expiry=0)
+            watcher = connected(anna, TOPICS.request("r"), TOPICS.contributions())
             clients.append(watcher)
-            for topic in (TOPICS.request("r"), TOPICS.contributions()):
-                watcher.transport.subscribe(topic)
-            watcher.start()
             begin_run(api, spec("r", model="m"))
             eventually(lambda: watcher.payloads(TOPICS.request("r")), "the vehicles are asked")
         coordinator.kill()
@@ -64,11 +60,8 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
         with coordinator.api() as api:
             assert ended(api, "r", 120)["outcome"] == "finished", processes.logs()
             eventually(lambda: api.get("/api/metrics").json().get("retained.cleared") == 2, "rubbish was cleared")
-        late = Client(PahoTransport(Link(broker.url, "x", tls=anna, session_expiry=0)))
+        late = connected(anna, TOPICS.contributions(), TOPICS.evaluation("+"), TOPICS.agent_state("+"))
         clients.append(late)
-        for pattern in (TOPICS.contributions(), TOPICS.evaluation("+"), TOPICS.agent_state("+")):
-            late.transport.subscribe(pattern)
-        late.start()
         eventually(lambda: late.payloads(TOPICS.agent_state("va")), "what shall be retained is there")
         assert late.payloads(TOPICS.contribution("evil")) == late.payloads(TOPICS.evaluation("evil")) == []
     finally:

@@ -23,11 +23,12 @@ from broker.tls import tls_of
 from console.main import run as command
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.messages import AgentState
 from schemas.topics import Topics
 from tests.support.agent_bench import write_rows
 from tests.support.authorities import FleetCa, number_in
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
+from tests.support.forgeries import forgeries
 from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
@@ -60,30 +61,18 @@ class Attacker:
             return
         try:
             envelope = Envelope.from_bytes(message.payload, fleet="fleet")
-            body, kind = envelope.body, TOPICS.parse(message.topic).kind
         except WireError:
             return
-        if isinstance(body, Request):
-            for name in SOURCES:
-                receipt = Receipt(run=envelope.run, task_digest=body.task_digest, outcome="accepted")
-                answer = ContributionBody(
-                    task_digest=body.task_digest, rows=1, data_digest="0" * 64, contribution={"body": {}, "notes": {}}
-                )
-                for seal in (b"", envelope.signature):
-                    self.say(TOPICS.receipt(name), replace(envelope, body=receipt, agent=name), seal)
-                    self.say(TOPICS.contribution(name), replace(envelope, body=answer, agent=name), seal)
-            if kind == "request" and body.remaining > 1:
-                self.say(message.topic, replace(envelope, body=body.model_copy(update={"remaining": 0.5})))
-        elif isinstance(body, ContributionBody) and envelope.agent in SOURCES:
-            lie = body.model_copy(update={"rows": body.rows + 1})
-            self.say(message.topic, replace(envelope, body=lie), envelope.signature)
-        elif isinstance(body, AgentState) and body.status == "up" and envelope.agent in SOURCES:
+        for topic, forged in forgeries(envelope, message.topic, TOPICS, SOURCES):
+            for seal in (b"", envelope.signature):
+                self.say(topic, forged, seal)
+        if isinstance(envelope.body, AgentState) and envelope.agent in SOURCES:
             self.births.append(envelope)
-            self.say(message.topic, replace(envelope, body=body.model_copy(update={"status": "down"})))
 
     def birth(self, number: int) -> None:
         """Announce itself, as it honestly may."""
         state = self.births[0]
+        assert isinstance(state.body, AgentState)
         body = state.body.model_copy(update={"incarnation": f"stolen-{number}"})
         self.say(TOPICS.agent_state("stolen"), replace(state, body=body, agent="stolen", time=time.time()))
 

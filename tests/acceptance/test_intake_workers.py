@@ -94,7 +94,7 @@ def test_run_goes_on_when_each_worker_is_killed(broker: str, protocol: str, star
     with Fleet(FLEET, **settings):
         cloud = start(tmp_path / "cloud", "--log-level", "info", environment=environment)
         with cloud.api() as api:
-            begin_run(api, spec("r1", policy=ALL), 1)
+            begin_run(api, spec("r1", rounds=ALL), 1)
             first = workers(cloud)
             for number, pid in first.items():
                 os.kill(pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_run_goes_on_with_another_number_of_workers_when_the_coordinator_is_kill
             cloud = start(tmp_path / "cloud", "--log-level", "info", environment=how)
             with cloud.api() as api:
                 if count == "2":
-                    begin_run(api, spec("r1", policy=ALL), 1)
+                    begin_run(api, spec("r1", rounds=ALL), 1)
                 if count == "3":
                     run = ended(api, "r1")
                 else:
@@ -164,7 +164,7 @@ def test_signed_fleet_learns_through_workers_with_certificates_of_their_own(tmp_
         for each in agents:
             each.__enter__()
         with process.api() as api:
-            begin_run(api, spec("r1", policy=ALL))
+            begin_run(api, spec("r1", rounds=ALL))
             assert ended(api, "r1")["cohort"] == sorted(FLEET)
             assert "broker-lost" not in process.logged()
         for each in agents:

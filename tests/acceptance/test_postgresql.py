@@ -19,11 +19,12 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_database_server(
-    mortal: PostgresServer, broker: str, start: Start, tmp_path: Path
+    workers: str, mortal: PostgresServer, broker: str, start: Start, tmp_path: Path
 ) -> None:
     url = mortal.url(mortal.database())
-    journal_at = {"GLASSFLEET_COORDINATOR_JOURNAL": url}
+    journal_at = {"GLASSFLEET_COORDINATOR_JOURNAL": url, "GLASSFLEET_COORDINATOR_INTAKE_WORKERS": workers}
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         first = start(tmp_path / "cloud", environment=journal_at)
         with first.api() as api:

@@ -164,7 +164,7 @@ def test_private_run_is_exact_whichever_message_is_the_last_of_a_third_of_the_fl
                 hosted(broker, agents, range(10, 15), number) as leavers,
                 killed_at(broker, run, leavers, number) as seen,
             ):
-                wanted = spec(run, fleet, domain=False, model=run, policy={"deadline": 3.0})
+                wanted = spec(run, fleet, domain=False, model=run, rounds={"deadline": 3.0})
                 begin_run(api, wanted)
                 document = ended(api, run)
                 passed = len(seen)
@@ -190,7 +190,7 @@ def test_private_run_of_several_groups_is_exact_when_a_third_of_the_fleet_is_kil
         leavers = up.enter_context(hosted(broker, agents, range(third)))
         up.enter_context(killed_at(broker, "r1", leavers, 2 * vehicles + vehicles // 2))
         policy = {"deadline": 20.0, "gather_timeout": 120.0}
-        begin_run(api, spec("r1", fleet, policy=policy))
+        begin_run(api, spec("r1", fleet, rounds=policy))
         run = ended(api, "r1")
         assert (run["outcome"], run["reason"]) == ("finished", "")
         assert run["private"]["groups"] == groups

@@ -18,8 +18,7 @@ from broker.servers.mosquitto import MosquittoConfig, certificate_acl, find_mosq
 from broker.servers.process import prepare_state_dir
 from broker.tls import Tls, wait_for_server
 from lab.chaos.audit import Evidence, examine
-from lab.chaos.fleet import FLEET
-from lab.chaos.rows import write_data
+from lab.chaos.fleet import FLEET, write_data
 from lab.processes import PROGRAM, ProcessFleet
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
@@ -129,7 +128,7 @@ class Fleet:
         policy = {"min_agents": 1, "deadline": 2.0, "gather_agents": VEHICLES, "extensions": 50, "max_restarts": 100}
         self.ask(
             "POST", "/api/runs",
-            json={"run": run, "scheme": "frt", "parameters": EXACT, "policy": policy, "model": "cable"},
+            json={"run": run, "scheme": "frt", "parameters": EXACT, "rounds": policy, "model": "cable"},
         )  # fmt: skip
         self.runs.append(run)
         return run

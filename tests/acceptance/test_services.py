@@ -58,7 +58,7 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
         )
     started = processes.call(
         *("run", "start", "--exact", "--deadline", "20", "--model", "qoe", "--run", "first", "--json"),
-        *policy_file(processes.folder, parameters={"max_rules": 6}, policy={"gather_agents": 3}),
+        *policy_file(processes.folder, parameters={"max_rules": 6}, rounds={"gather_agents": 3}),
     )
     assert started.returncode == 0, started.stderr + processes.logs()
     assert json.loads(started.stdout) == {"run": "first"}

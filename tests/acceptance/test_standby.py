@@ -67,11 +67,7 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
     first, second = pair(start, tmp_path, postgres.url(database))
     with second.api() as other:
         eventually(lambda: status(other) == "stand-by")
-        with postgres.connect(database) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
+        postgres.end_holder(database)
         # It had nothing to write: that another one asks who leads has it look, and it never leads beside that one.
         assert (first.reap(60), "with it the lock" in first.logged()) == (5, True), first.logged()
         eventually(lambda: status(other) == "ok")

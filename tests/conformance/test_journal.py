@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import Entry, Journal
-from coordinator.journal.port import CHECKPOINT, Decision, Kept, Leader, overview
+from coordinator.journal import Journal
+from coordinator.journal.port import Decision, Kept, Leader, overview
 from coordinator.journal.sql import SqlJournal
 from coordinator.runs.view import run_document
 from schemas.errors import StorageError
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 from tests.support.postgres import PostgresServer
+from tests.support.scratch_journal import checkpoint, entry
 
 Opener = Callable[[], Journal]
-
-
-def entry(run: str, number: int, *, at: float | None = None) -> Entry:
-    return Entry(run, "answer", float(number) if at is None else at, 1.7e9 + number, b"body %d" % number)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
@@ -59,10 +56,6 @@ def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> 
     assert list(journal.records("a")) == [entry("a", 2), entry("a", 4)]
     assert journal.unfinished() == ["b", "a"]
     assert journal.last_time() == 4.0
-
-
-def checkpoint(run: str, number: int) -> Entry:
-    return replace(entry(run, number), kind=CHECKPOINT, body=b"all of %s until %d" % (run.encode(), number))
 
 
 def test_journal_puts_a_checkpoint_in_place_of_all_former_records_of_its_run(opener: Opener) -> None:

@@ -7,14 +7,10 @@ import threading
 import pytest
 from psycopg import sql
 
-from coordinator.journal import Entry
 from coordinator.journal.sql import SqlJournal
 from schemas.errors import StorageError
 from tests.support.postgres import PASSWORD, PostgresServer
-
-
-def entry(number: int, run: str = "r") -> Entry:
-    return Entry(run, "answer", float(number), 1.7e9 + number, b"body %d \x00\xff" % number)
+from tests.support.scratch_journal import entry
 
 
 @pytest.fixture
@@ -34,21 +30,21 @@ def times(journal: SqlJournal) -> list[float]:
 def test_journal_keeps_all_that_was_appended_when_the_server_is_killed(mortal: PostgresServer) -> None:
     url = mortal.url(mortal.database())
     journal = SqlJournal(url)
-    journal.append([entry(1), entry(2)])
+    journal.append([entry("r", 1), entry("r", 2)])
     mortal.kill()
     with pytest.raises(StorageError, match=r"connection .* was lost .* start the coordinator again") as raised:
-        journal.append([entry(3)])
+        journal.append([entry("r", 3)])
     assert PASSWORD not in str(raised.value)
     mortal.start()
     # Without the lock nothing is written, though the server is back: another coordinator may have it.
     with pytest.raises(StorageError, match="with it the lock"):
-        journal.append([entry(3)])
+        journal.append([entry("r", 3)])
     with pytest.raises(StorageError, match="with it the lock"):
         journal.close_run("r", {}, 3.0)
     journal.close()
     journal = SqlJournal(url)
     assert times(journal) == [1.0, 2.0]
-    journal.append([entry(3)])
+    journal.append([entry("r", 3)])
     assert times(journal) == [1.0, 2.0, 3.0]
     journal.close()
 
@@ -65,20 +61,16 @@ def test_journal_writes_nothing_when_the_server_ended_its_connection_and_another
     postgres: PostgresServer, database: str, url: str
 ) -> None:
     first = SqlJournal(url)
-    first.append([entry(1)])
-    with postgres.connect(database) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
+    first.append([entry("r", 1)])
+    postgres.end_holder(database)
     second = SqlJournal(url)
-    second.append([entry(2)])
+    second.append([entry("r", 2)])
     for _ in range(2):
         with pytest.raises(StorageError, match="with it the lock"):
-            first.append([entry(3)])
+            first.append([entry("r", 3)])
     assert times(second) == [1.0, 2.0]
     first.close()
-    second.append([entry(4)])
+    second.append([entry("r", 4)])
     second.close()
 
 
@@ -88,13 +80,13 @@ def test_journal_waits_for_a_coordinator_that_is_just_ending(url: str) -> None:
     ending.start()
     second = SqlJournal(url, busy_timeout=30.0)
     ending.join()
-    second.append([entry(1)])
+    second.append([entry("r", 1)])
     second.close()
 
 
 def test_journals_of_two_databases_do_not_lock_each_other_out(postgres: PostgresServer) -> None:
     first, second = (SqlJournal(postgres.url(postgres.database()), busy_timeout=0.2) for _ in range(2))
-    first.append([entry(1)])
+    first.append([entry("r", 1)])
     assert (times(first), times(second)) == ([1.0], [])
     first.close()
     second.close()
@@ -104,7 +96,7 @@ def test_journal_applies_nothing_when_the_disk_of_the_server_is_full(
     postgres: PostgresServer, database: str, url: str
 ) -> None:
     journal = SqlJournal(url)
-    journal.append([entry(1)])
+    journal.append([entry("r", 1)])
     with postgres.connect(database) as connection:
         # What the server says when a table cannot grow, said by the server.
         connection.execute(
@@ -114,11 +106,11 @@ def test_journal_applies_nothing_when_the_disk_of_the_server_is_full(
         )
         connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION no_room()")
     with pytest.raises(StorageError, match="no room to write the journal"):
-        journal.append([entry(2), entry(3)])
+        journal.append([entry("r", 2), entry("r", 3)])
     assert times(journal) == [1.0]
     with postgres.connect(database) as connection:
         connection.execute("DROP TRIGGER full_disk ON records")
-    journal.append([entry(2), entry(3)])
+    journal.append([entry("r", 2), entry("r", 3)])
     assert times(journal) == [1.0, 2.0, 3.0]
     journal.close()
 
@@ -127,7 +119,7 @@ def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
     postgres: PostgresServer, database: str, url: str
 ) -> None:
     journal = SqlJournal(url)
-    journal.append([entry(1)])
+    journal.append([entry("r", 1)])
     assert journal.models() == []
     with postgres.connect(database) as connection:
         ended = connection.execute(
@@ -136,7 +128,7 @@ def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
         ).fetchone()
     assert ended == (1,)
     assert times(journal) == [1.0]
-    journal.append([entry(2)])
+    journal.append([entry("r", 2)])
     journal.close()
 
 

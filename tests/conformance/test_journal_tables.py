@@ -15,18 +15,11 @@ import sqlalchemy as sa
 
 from coordinator.journal import Entry, postgres
 from coordinator.journal.inspect import inspect, rows
-from coordinator.journal.port import CHECKPOINT, Damaged, Decision
+from coordinator.journal.port import Damaged, Decision
 from coordinator.journal.sql import SqlJournal
 from schemas.errors import DamagedError, NotFoundError, StorageError
 from tests.support.postgres import PostgresServer
-
-
-def entry(run: str, number: int) -> Entry:
-    return Entry(run, "answer", float(number), 1.7e9 + number, b"body %d" % number)
-
-
-def checkpoint(run: str, number: int) -> Entry:
-    return replace(entry(run, number), kind=CHECKPOINT, body=b"all of %s until %d" % (run.encode(), number))
+from tests.support.scratch_journal import checkpoint, entry
 
 
 @pytest.fixture

@@ -53,20 +53,8 @@ def test_scheme_is_found_and_used_when_its_folder_is_there(with_toy: None, tmp_p
     assert catalogue.load("federated_mean").title == "Federated mean"
     table = tmp_path / "table.csv"
     table.write_text("a,b,y\n" + "".join(f"{n},{n * n % 7},{n % 5}\n" for n in range(40)))
-    options = [
-        "--scheme",
-        "federated_mean",
-        "--csv",
-        str(table),
-        "--jobs",
-        "1",
-        "--folds",
-        "2",
-        "--clients",
-        "2",
-        "--json",
-    ]
-    result = CliRunner().invoke(experiment, options)
+    options = ["--scheme", "federated_mean", "--jobs", "1", "--folds", "2", "--clients", "2", "--json", "--csv"]
+    result = CliRunner().invoke(experiment, [*options, str(table)])
     assert result.exit_code == 0, result.output
     settings = json.loads(result.stdout)["settings"]
     assert settings["federated"]["test_rmse"] == settings["central"]["test_rmse"]

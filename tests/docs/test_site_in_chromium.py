@@ -13,8 +13,6 @@ pytest.importorskip("playwright", reason="pip install playwright")
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.dashboard_world import chromium
-from tests.support.needs.programs import needs
 from tests.support.processes import serving
 
 pytestmark = pytest.mark.slow
@@ -27,13 +25,6 @@ LOOKED_AT = [
     "reference/messages",
     "api/scheme",
 ]
-
-
-@pytest.fixture(scope="module")
-@needs("chromium")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

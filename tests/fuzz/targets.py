@@ -17,7 +17,7 @@ from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import ContributionError, TaskError
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.envelope import Envelope, pack, read_model, unpack
 from schemas.errors import DocumentError, GlassfleetError, WireError
 from schemas.messages import (

@@ -90,7 +90,7 @@ class CoordinatorWorld:
             scheme=bench.scheme.name,
             parameters=bench.parameters.model_dump(mode="json"),
             participation="cohort" if "cohort" in bench.scheme.participation else "elastic",
-            policy=RoundPolicy(min_agents=1, gather_agents=len(self._agents), deadline=3600.0),
+            rounds=RoundPolicy(min_agents=1, gather_agents=len(self._agents), deadline=3600.0),
             domain=bench.domain,
         )
         self._core.start_run(spec)

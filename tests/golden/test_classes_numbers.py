@@ -11,8 +11,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.simulation import federated
-from lab.benchmarks.classes import compared
-from schemas.documents import document_digest
+from lab.benchmarks.accuracy import compared
+from schemas.codec import document_digest
 
 STATED = {
     # set: accuracy, macro F1, log loss, calibration error; accuracy of CART with twenty leaves

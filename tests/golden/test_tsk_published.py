@@ -16,7 +16,7 @@ from glassfleet.simulation import central, federated
 from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.datasets import dataset, drives
 from tests.support.sample_models import unit_domain
 

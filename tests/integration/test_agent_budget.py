@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from broker.servers.launch import launch
-from edge_agent.compute import worker
-from edge_agent.compute.worker import Budget, WorkItem
+from edge_agent import worker
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.worker import Budget, WorkItem
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Next, Task
+from glassfleet.contract.scheme import Abilities, Cost
 from glassfleet.data.dataset import Dataset
 from lab.schemes.fedavg_mlp import Perceptron, PerceptronParameters
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows

@@ -20,7 +20,7 @@ from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
 from lab.fleet import Fleet
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.cloud import CoordinatorProcess, ended, record_of
 from tests.support.processes import eventually, policy_file
 
@@ -32,7 +32,7 @@ def _damage(path: Path, *, times: int = 1, inputs: float = 1.0, target: float = 
     with gzip.open(path, "rt", newline="") as file:
         head, *rows = csv.reader(file)
     factors = [*(inputs for _ in rows[0][1:-1]), target]
-    few = rows[::6]  # more would tell the same
+    few = rows[::12]  # more would tell the same
     changed = [[row[0], *(repr(float(cell) * by) for cell, by in zip(row[1:], factors, strict=True))] for row in few]
     with gzip.open(path, "wt", newline="") as file:
         csv.writer(file).writerows([head, *changed * times])
@@ -51,7 +51,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             exact = catalogue.load("tree").exact(catalogue.load("tree").Parameters(max_rules=3))
             eventually(lambda: len(api.get("/api/agents").json()) == len(files))
             spec = {"run": "r1", "scheme": "tree", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
-            spec["policy"] = {"gather_agents": 5, "deadline": 30}
+            spec["rounds"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
             ended(api, "r1")
             eventually(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)

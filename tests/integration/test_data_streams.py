@@ -279,7 +279,7 @@ def run_spec(scheme: str, **parameters: object) -> RunSpec:
         scheme=scheme,
         model="m",
         parameters=parameters,
-        policy=policy,
+        rounds=policy,
         participation="elastic" if scheme in {"dp_tree", "fedga"} else "cohort",
     )
 

@@ -120,6 +120,17 @@ def test_doctor_finds_nothing_wrong_over_mutual_tls(
     assert [result[check]["level"] for check in ("may publish", "must not publish", "may subscribe")] == ["ok"] * 3
 
 
+def test_doctor_names_the_intake_worker_of_which_the_broker_was_not_told(
+    doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
+) -> None:
+    broker = secure()
+    cloud = fleet.identity("coordinator", "coordinator", where="told")
+    fleet.identity("coordinator", "coordinator-1", where="told/intake-1")
+    result = doctor("--broker", broker.url, "--identity", str(cloud), "--as-coordinator")
+    assert (result["may publish"]["level"], result["intake-1 may publish"]["level"]) == ("ok", "wrong")
+    assert "receipt (Not authorized)" in result["intake-1 may publish"]["says"]
+
+
 def test_doctor_says_when_a_certificate_has_expired_or_soon_will(
     doctor: Doctor, fleet: FleetCa, secure: Callable[..., MosquittoProcess]
 ) -> None:

@@ -20,7 +20,7 @@ from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.publish import into_vehicle
 from edge_agent.live.adapters import viss
 from edge_agent.live.port import LiveSample, SampleRequest, SeenValues, ServerAccess, parse
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
 from schemas.errors import UsageError

@@ -48,7 +48,7 @@ def leavers(**chosen: Any) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen"), [("frt", {}), ("tree", {"max_rules": 8}), pytest.param("tree", {}, marks=pytest.mark.slow)]
+    ("name", "chosen"), [("frt", {}), ("tree", {"max_rules": 4}), pytest.param("tree", {}, marks=pytest.mark.slow)]
 )
 def test_a_value_that_one_row_has_tells_no_row(name: str, chosen: dict[str, Any]) -> None:
     assert attacked(name, alarmed(), 3, {}, domain=ALARM, **chosen).read == 0

@@ -49,8 +49,17 @@ def vehicles(alone: str = "", others: tuple[int, ...] = tuple(range(15))) -> tup
     return fleet, Domain(features=(*features, text), target=Variable(name="y", low=-1.2, high=3.5))
 
 
-@pytest.mark.parametrize("left", [{}, {"v04": 4}], ids=["all stay", "three leave"])
-@pytest.mark.parametrize("alone", ["city", "cell", "beyond"])
+@pytest.mark.parametrize(
+    ("alone", "left"),
+    [
+        ("city", {}),
+        ("cell", {"v04": 4}),
+        ("beyond", {}),
+        pytest.param("city", {"v04": 4}, marks=pytest.mark.slow),
+        pytest.param("cell", {}, marks=pytest.mark.slow),
+        pytest.param("beyond", {"v04": 4}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_row_that_is_alone_is_not_told(alone: str, left: dict[str, int]) -> None:
     others = tuple(range(15))
     if left:  # of those who leave one row is alone; others have many

@@ -42,19 +42,17 @@ def test_fleet_tells_with_the_next_run_that_an_input_moved(state_dir):
             scheme="frt",
             parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
             domain=domain,
-            policy=RoundPolicy(min_agents=2, deadline=5, gather_agents=8),
+            rounds=RoundPolicy(min_agents=2, deadline=5, gather_agents=8),
         )
         assert sim.run_until_ended(sim.start_run(spec), within=100)["phase"] == "finished"
         sim.advance(130)  # the gate
         record = sim.record("m")
-        assert record is not None
         drifts.append(record.parameters.get("drift", {}))
     assert drifts[0] == {}, "there is no model yet"
     assert drifts[1]["moved"] == drifts[2]["moved"] == []
     assert any(each.startswith("b is lower by 1") for each in drifts[3]["moved"]), drifts[3]
     assert not any(each.startswith("a ") for each in drifts[3]["moved"])
     assert all(line[0] <= len(VEHICLES) for line in drifts[3]["sums"])
-    assert sim.coordinator is not None
     known = {each.digest: ModelRecord.load(each.record) for each in sim.journal.models("m")}
-    assert moved_since(sim.coordinator.registry, known[drifts[3]["of"]]) == drifts[3]["moved"]
+    assert moved_since(sim.cloud.registry, known[drifts[3]["of"]]) == drifts[3]["moved"]
     assert len(str(drifts[3])) < 1200

@@ -89,7 +89,7 @@ class Stage:
         spec = toy_spec(
             participation=choice["participation"],
             parameters={"levels": choice["levels"], "coarse": choice["coarse"]},
-            policy={
+            rounds={
                 "deadline": 10,
                 **{name: choice[name] for name in ("min_agents", "target", "sample", "grace", "on_missed_quorum")},
                 "max_restarts": choice["max_restarts"],

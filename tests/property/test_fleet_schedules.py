@@ -25,9 +25,9 @@ from coordinator.engine import checkpoint
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from lab.protocols.paper import pooled_domain
+from tests.support.agent_bench import domain_of
 from tests.support.memory_broker import Faults
-from tests.support.schedules import assert_promises, empty_like, schedule_fault
+from tests.support.schedules import assert_promises, schedule_fault, train_only
 from tests.support.simulation import Simulation
 
 BATCH = 50
@@ -53,12 +53,11 @@ def source(index: int) -> Source:
     rng = np.random.default_rng(index)
     X = rng.random((9 + 2 * index, 1))
     data = Dataset(("x",), "y", X, X[:, 0] ** (1 + index))
-    return Source(data, empty_like(data))
+    return train_only(data)
 
 
 SOURCES = {name: source(index) for index, name in enumerate(NAMES)}
-POOLED = pool([each.train for each in SOURCES.values()])
-DOMAIN = pooled_domain(POOLED.features, "y", POOLED.X, POOLED.y)
+DOMAIN = domain_of(pool([each.train for each in SOURCES.values()]))
 
 
 def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str], dict[str, Any], Simulation]:
@@ -78,7 +77,7 @@ def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str
         min_agents=1, deadline=chance.choice([2, 5]), gather_agents=chance.choice([1, 3]), max_restarts=9, extensions=20
     )
     spec = RunSpec(
-        run="r", scheme="federated_median", domain=DOMAIN, participation=participation, policy=policy, seed=seed
+        run="r", scheme="federated_median", domain=DOMAIN, participation=participation, rounds=policy, seed=seed
     )
     sim.start_run(spec)
     # In the first seconds, while rounds are open.
@@ -92,7 +91,6 @@ def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str
     seen[document["outcome"]] += 1
     if document["outcome"] == "finished" and is_cohort:
         record = sim.record("model")
-        assert record is not None
         seen["equal"] += 1
         seen["replayed"] += document["restarts"] > 0
         seen["smaller"] += len(record.cohort) < len(NAMES)

@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.usefixtures("quiet_logs"), pytest.mark.slow, pytest.ma
 HOUR, NIGHTS = 3600.0, 30
 BEGIN = 1_795_824_000.0 + 600.0
 VEHICLES = [f"v{number}" for number in range(5)]
-GATES = {"published", "returned"}
 
 
 def rows(vehicle: int, night: int, count: int) -> Dataset:
@@ -62,11 +61,10 @@ def begun(state_dir: Path, seed: int) -> Simulation:
         scheme="frt",
         parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
         domain=pooled_domain(("a", "b"), "y", X, y),
-        policy=RoundPolicy(min_agents=2, deadline=5, gather_agents=2, gather_timeout=120),
+        rounds=RoundPolicy(min_agents=2, deadline=5, gather_agents=2, gather_timeout=120),
     )
-    assert sim.coordinator is not None
     document = spec.to_document() | {"run": ""}
-    sim.coordinator.add_schedule(Schedule.from_document({"name": "nightly", "at": "0 * * * *", "spec": document}))
+    sim.cloud.add_schedule(Schedule.from_document({"name": "nightly", "at": "0 * * * *", "spec": document}))
     return sim
 
 
@@ -97,12 +95,11 @@ def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
     pointers: list[Any] = []
     for night in range(1, NIGHTS + 1):
         more = shaken(sim, chance, night)
-        assert sim.coordinator is not None
         faults, jumps = faults + more[0], jumps + more[1]
         retained = sim.hub.retained.get(sim.topics.model_current("m"))
         if retained is not None:
             pointers.append(Envelope.from_bytes(retained, fleet=FLEET).body)
-        passed = {each.body["digest"] for each in sim.coordinator.registry.decisions("m") if each.kind == CURRENT}
+        passed = {each.body["digest"] for each in sim.cloud.registry.decisions("m") if each.kind == CURRENT}
         assert set(in_use(sim).values()) <= passed, f"night {night}: in use, though no gate passed it"
     assert faults > NIGHTS
     assert_one_champion(sim, pointers)
@@ -111,8 +108,7 @@ def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
 
 
 def assert_one_champion(sim: Simulation, pointers: Sequence[Any]) -> None:
-    assert sim.coordinator is not None
-    decisions = [each for each in sim.coordinator.registry.decisions("m") if each.kind == CURRENT]
+    decisions = [each for each in sim.cloud.registry.decisions("m") if each.kind == CURRENT]
     assert {each.body["cause"] for each in decisions} <= {"published", "promoted", "returned"}
     sequences = [each.body["sequence"] for each in decisions]
     assert sequences == sorted(set(sequences)), "two champions at a time"
@@ -122,13 +118,12 @@ def assert_one_champion(sim: Simulation, pointers: Sequence[Any]) -> None:
 
 
 def assert_nights(sim: Simulation, jumps: int) -> None:
-    assert sim.coordinator is not None
-    nights = sim.coordinator.schedules.document("nightly")["nights"]
+    nights = sim.cloud.schedules.document("nightly")["nights"]
     started = [each["run"] for each in nights if each["outcome"] == "started"]
     assert max(Counter(started).values()) == 1, "a night was doubled"
-    runs = [run for run in (*sim.coordinator.runs.live, *sim.coordinator.runs.past) if run.startswith("nightly-")]
+    runs = [run for run in (*sim.cloud.runs.live, *sim.cloud.runs.past) if run.startswith("nightly-")]
     assert sorted(runs) == sorted(started), "a run without a night, or a night without its run"
-    ends = [sim.coordinator.runs.document(run) for run in runs]
+    ends = [sim.cloud.runs.document(run) for run in runs]
     assert all(each["outcome"] == "finished" or (each["outcome"] == "failed" and each["reason"]) for each in ends)
     assert all(each["reason"] for each in nights if each["outcome"] != "started"), "lost without a word"
     if not jumps:

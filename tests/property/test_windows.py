@@ -12,11 +12,11 @@ import pytest
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.recent import FEWEST, recent
+from glassfleet.data.sampling import FEWEST, recent
 from schemas.errors import DataError, UsageError
-from schemas.window import DAY, Window
+from schemas.rounds import DAY, Window
 from tests.support.agent_bench import rows
-from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
+from tests.support.schedules import assert_promises, central_digest, schedule_fault, train_only
 from tests.support.simulation import Simulation
 
 pytestmark = pytest.mark.usefixtures("quiet_logs")
@@ -30,7 +30,7 @@ def timed(seed: int, count: int, days: float, ago: float = 0.0) -> Source:
     data = rows(seed, count)
     times = NOW - (ago + np.linspace(days, 0, count)) * DAY
     data = Dataset((*data.features, "time"), "y", np.column_stack([data.X, times]), data.y)
-    return Source(data, empty_like(data))
+    return train_only(data)
 
 
 SOURCES = {
@@ -43,10 +43,9 @@ SOURCES = {
 def learned(state_dir: Any, window: dict[str, Any], faults: random.Random | None = None) -> Any:
     sim = Simulation(SOURCES, state_dir)
     sim.begin(1)
-    assert sim.coordinator is not None
     policy = RoundPolicy(min_agents=2, deadline=5, gather_agents=2)
-    spec = {"run": "r1", "scheme": "frt", "parameters": EXACT, "policy": policy, "window": window}
-    sim.coordinator.timeline.wall = lambda: NOW
+    spec = {"run": "r1", "scheme": "frt", "parameters": EXACT, "rounds": policy, "window": window}
+    sim.cloud.timeline.wall = lambda: NOW
     sim.start_run(RunSpec.from_document(RunSpec(**spec).to_document()))
     if faults is not None:
         for _ in range(6):

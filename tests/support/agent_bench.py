@@ -21,7 +21,7 @@ from glassfleet.contract.messages import Next, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from lab.protocols.paper import pooled_domain
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.envelope import Envelope, frames_for_model, frames_for_request
 from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request, Sample
 from schemas.record import ModelRecord

@@ -181,6 +181,22 @@ class Clock:
         return self.now
 
 
+class Calendar:
+    """The time of day of an authority, which passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+    def __call__(self) -> dt.datetime:
+        return self.now
+
+    def seconds(self) -> float:
+        return self.now.timestamp()
+
+    def skip(self, **time: float) -> None:
+        self.now += dt.timedelta(**time)
+
+
 def look(credentials: FolderCredentials, clock: Clock) -> bool:
     """Let the time pass after which credentials look into their folder again; whether they took something over."""
     clock.now += 3

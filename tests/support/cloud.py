@@ -39,13 +39,13 @@ DOMAIN = pooled_domain(POOLED.features, POOLED.target, POOLED.X, POOLED.y)
 
 
 def spec(run: str, **changes: Any) -> dict[str, Any]:
-    policy = {"gather_agents": 3, "deadline": 60.0, "min_agents": 3, **changes.pop("policy", {})}
+    policy = {"gather_agents": 3, "deadline": 60.0, "min_agents": 3, **changes.pop("rounds", {})}
     return {
         "run": run,
         "scheme": "frt",
         "parameters": EXACT,
         "domain": DOMAIN.to_document(),
-        "policy": policy,
+        "rounds": policy,
         **changes,
     }
 

@@ -24,7 +24,7 @@ from coordinator.main import assemble
 from coordinator.process.service import Service
 from glassfleet.contract.messages import Task
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState, Body, ContributionBody, Receipt, Request
@@ -54,7 +54,8 @@ class TornDisk(ScratchJournal):
 class Fleet:
     """A coordinator and scripted agents around one in-memory broker.
 
-    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `CoordinatorConfig`.
+    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `CoordinatorConfig`,
+    and `more` goes to `assemble`.
     """
 
     engine: Engine = TOY_ENGINE
@@ -64,6 +65,7 @@ class Fleet:
     journal: Any = field(default_factory=TornDisk)
     reopen: Callable[[Any], Any] = TornDisk
     settings: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
     seen: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -84,8 +86,7 @@ class Fleet:
             self.transport,
             self.journal,
             self.engine,
-            clock=lambda: self.hub.now,
-            wall=lambda: 1.7e9 + self.hub.now,
+            **{"clock": lambda: self.hub.now, "wall": lambda: 1.7e9 + self.hub.now, **self.more},
         )
         handlers = Handlers(self.arrive, self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -206,11 +207,10 @@ def record_of(version: int = 1, **other: Any) -> ModelRecord:
 class Cloud:
     """A coordinator with an identity folder, on a broker in memory."""
 
-    def __init__(self, folder: Path, *, limit: int = 100_000, kept: int = 10, signs: bool = True) -> None:
+    def __init__(self, folder: Path, *, signs: bool = True) -> None:
         self.folder = folder
         self.signs = signs
-        self.limit, self.kept = limit, kept
-        self.journal = ScratchJournal()
+        self.journal = TornDisk()
         self.hub = MemoryHub()
         self.lines: list[Any] = []
         self.credentials = FolderCredentials(folder, pause=0.0)
@@ -225,25 +225,13 @@ class Cloud:
 
     def start(self) -> None:
         """Begin a life, on a broker that keeps what is retained."""
-        self.hub.kill("coordinator")
+        for former in ("coordinator", "watcher"):
+            self.hub.kill(former)
         self.credentials = FolderCredentials(self.folder, pause=0.0)
-        transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
-        self.core = assemble(
-            CoordinatorConfig(
-                fleet="f",
-                connection=ConnectionSettings(max_message_bytes=self.limit),
-                retained_versions=self.kept,
-            ),
-            transport,
-            self.journal,
-            TOY_ENGINE,
-            clock=lambda: self.hub.now,
-            signer=(lambda: self.credentials.signer) if self.signs else None,
-            verifier=self.credentials.verifier,
-        )
+        signer = (lambda: self.credentials.signer) if self.signs else None
+        more = {"signer": signer, "verifier": self.credentials.verifier, "wall": time.time}
         with structlog.testing.capture_logs() as lines:
-            transport.start(Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _: None))
-            self.hub.pump()
+            self.core = Fleet(hub=self.hub, journal=self.journal, more=more).core
         self.lines += lines
 
     def change(self, issued: Path | None = None, *trusted: FleetCa) -> None:

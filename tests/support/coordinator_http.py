@@ -24,7 +24,7 @@ from glassfleet import simulation
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
 from tests.support.sample_models import unit_domain

@@ -13,12 +13,12 @@ from playwright.sync_api import Browser, sync_playwright
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import launch
-from coordinator.http.dashboard.leakage import SavedReport, place_of
 from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from lab.fleet import Fleet
 from lab.qoe.windows import BOUNDS, UNITS
 from schemas.envelope import Envelope
+from schemas.leakage import SavedReport, place_of
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, ended
@@ -93,9 +93,9 @@ class World:
         return (self.state_dir / "api-token").read_text().strip()
 
     def start(self, run: str, **changes: Any) -> None:
-        policy = {"gather_agents": VEHICLES, "deadline": 20.0, "min_agents": 3, **changes.pop("policy", {})}
+        policy = {"gather_agents": VEHICLES, "deadline": 20.0, "min_agents": 3, **changes.pop("rounds", {})}
         bounds = {name: {"low": low, "high": high, "unit": UNITS[name]} for name, (low, high) in BOUNDS.items()}
-        wanted = {"run": run, "scheme": "frt", "policy": policy, "bounds": bounds, **changes}
+        wanted = {"run": run, "scheme": "frt", "rounds": policy, "bounds": bounds, **changes}
         answer = self.api.post("/api/runs", json=wanted)
         assert answer.status_code == 201, answer.text
 

@@ -25,11 +25,11 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.engine.events import from_value
+from coordinator.engine.state import Round
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
-from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.messages import Contribution, Done, Next, Task
-from glassfleet.contract.scheme import Server
+from glassfleet.contract.scheme import Abilities, Server
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from schemas import codec
@@ -195,8 +195,8 @@ def engine_with(scheme: Any) -> Engine:
 
 def toy_spec(run: str = "r1", *, domain: Domain | None = DOMAIN, **changes: Any) -> RunSpec:
     """Return a spec of the toy; `policy` is a dict, with a quorum of one vehicle unless it says otherwise."""
-    policy = {"min_agents": 1, **changes.pop("policy", {})}
-    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, "policy": policy, **changes})
+    policy = {"min_agents": 1, **changes.pop("rounds", {})}
+    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, "rounds": policy, **changes})
 
 
 def answer_event(
@@ -256,6 +256,12 @@ class Play:
     def task(self) -> Task:
         return self.state.levels[-1].task
 
+    @property
+    def open(self) -> Round:
+        """The open round; there must be one."""
+        assert self.state.open is not None
+        return self.state.open
+
     def answer(self, *agents: str, task: Task | None = None, **how: Any) -> list[Receipt]:
         """Answer for `agents`; returns their receipts."""
         task = task or self.task
@@ -278,7 +284,7 @@ class Play:
                 open_to = self.state.open
                 self.answer(*(a for a in agents if not open_to.limited or a in open_to.asked), task=task)
             if not self.is_over() and (task is None or self.task is task):
-                self.pass_time(self.spec.policy.deadline)
+                self.pass_time(self.spec.rounds.deadline)
         raise AssertionError(f"the run did not end: {self.state.phase}")
 
     def of(self, kind: type[Any]) -> list[Any]:

@@ -9,8 +9,7 @@ faults are those that a real network and a real broker have:
 - Messages are delayed by different times, so those of different topics or senders overtake each other. Between one
   sender and one receiver the messages of one topic keep their order, but a copy may come late.
 - A process is killed, cut off by a partition, or meets another with its own client id. The broker restarts, with all
-  that it knew, with what it had saved some time before, or with nothing. Or it drops what an absent client's full queue
-  cannot hold.
+  that it knew, with what it had saved some time before, or with nothing.
 """
 
 from __future__ import annotations
@@ -79,15 +78,11 @@ class MemoryHub:
         Decides every fault and delay.
     faults : Faults
         May be replaced at any time by assigning to ``faults``.
-    max_queued : int or None
-        Messages that the broker keeps for one absent client; more are dropped silently, as brokers do. None: all.
     """
 
-    def __init__(self, *, seed: int = 0, faults: Faults | None = None, max_queued: int | None = None) -> None:
+    def __init__(self, *, seed: int = 0, faults: Faults | None = None) -> None:
         self.now = 0.0
         self.faults = faults or Faults()
-        self.max_queued = max_queued
-        self.dropped = 0
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
@@ -294,9 +289,6 @@ class MemoryHub:
                 self._enqueue(session, live)
 
     def _enqueue(self, session: _Session, message: Message) -> None:
-        if session.owner is None and self.max_queued is not None and len(session.queue) >= self.max_queued:
-            self.dropped += 1
-            return
         self._order += 1
         number = self._order
         session.queue[number] = message

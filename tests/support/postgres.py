@@ -137,6 +137,14 @@ class PostgresServer:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return name
 
+    def end_holder(self, database: str) -> None:
+        """End the connection that holds the lock of a journal."""
+        with self.connect(database) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+
     def url(self, database: str, *, user: str = USER, password: str = PASSWORD) -> str:
         """Return a URL as people write it, for the journal."""
         return f"postgresql://{user}:{password}@{self.host}:{self.port}/{database}"

@@ -56,6 +56,14 @@ def rows(count: int = 500, seed: int = 0) -> NDArray[np.float64]:
     return np.random.default_rng(seed).random((count, 4)) * [10.0, 100.0, 1.0, 5.0]
 
 
+def step_and_slopes(n: int = 600, seed: int = 1) -> Dataset:
+    """Rows of the unit domain of a, b and c: beyond a step in a, y follows b; everywhere c, a little; and noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
+    return Dataset(("a", "b", "c"), "y", X, np.clip(y, 0, 1))
+
+
 def wide_rows(count: int, seed: int = 1) -> NDArray[np.float64]:
     """Rows all over the domain, a tenth of its range beyond it, and on the edges of its sets."""
     rng = np.random.default_rng(seed)

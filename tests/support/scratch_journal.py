@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 
 import sqlalchemy as sa
 
-from coordinator.journal.port import Entry
+from coordinator.journal.port import CHECKPOINT, Entry
 from coordinator.journal.sql import SqlJournal
 from coordinator.journal.tables import MODELS, RECORDS, RUNS
 
 _MEMORY = "/dev/shm"
+
+
+def entry(run: str, number: int) -> Entry:
+    """Return the record of an answer that says its number."""
+    return Entry(run, "answer", float(number), 1.7e9 + number, b"body %d \x00\xff" % number)
+
+
+def checkpoint(run: str, number: int) -> Entry:
+    """Return a record that stands for all of a run until then."""
+    return replace(entry(run, number), kind=CHECKPOINT, body=b"all of %s until %d" % (run.encode(), number))
 
 
 class ScratchJournal(SqlJournal):

@@ -364,10 +364,17 @@ class Simulation:
                 return self.coordinator.runs.document(run)
         raise AssertionError(f"run {run} has no named end after {within} virtual seconds")
 
-    def record(self, model: str) -> ModelRecord | None:
-        """Return the last published version of a model."""
+    @property
+    def cloud(self) -> Coordinator:
+        """The coordinator; it must be up."""
+        assert self.coordinator is not None, "the coordinator is down"
+        return self.coordinator
+
+    def record(self, model: str) -> ModelRecord:
+        """Return the last published version of a model; there must be one."""
         stored = self.journal.models(model)
-        return ModelRecord.from_bytes(stored[-1].record) if stored else None
+        assert stored, "no model"
+        return ModelRecord.from_bytes(stored[-1].record)
 
     def counted_twice(self) -> list[tuple[str, str, str]]:
         """Return (run, agent, task digest) of every answer that the journal holds as accepted more than once."""

@@ -30,6 +30,7 @@ from tests.support.authorities import FleetCa
 from tests.support.brokers import NatsProcess
 from tests.support.memory_broker import MemoryHub, MemoryTransport, Saved
 from tests.support.needs.programs import NEEDS
+from tests.support.processes import eventually
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""
@@ -75,6 +76,16 @@ class Client:
     def payloads(self, topic: str | None = None) -> list[bytes]:
         """Payloads in the order of their first arrival: duplicates are allowed, so they do not count."""
         return list(dict.fromkeys(m.payload for m in self.messages if topic is None or m.topic == topic))
+
+
+def connected(link: Link, *patterns: str) -> Client:
+    """Return a client of paho's that has subscribed and is connected."""
+    client = Client(PahoTransport(link))
+    for pattern in patterns:
+        client.transport.subscribe(pattern)
+    client.start()
+    eventually(lambda: client.connects, f"{link.client_id} connected")
+    return client
 
 
 class Victim(Protocol):

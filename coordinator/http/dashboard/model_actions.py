@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.http.access import PAGE, SIGNED_IN
 from coordinator.http.dashboard.standing import NameStanding, compared_with, standing
 from coordinator.specification.rollout import RolloutPlan
-from glassfleet.data.parameters import parameters_of
+from glassfleet.data.documents import parameters_of
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:

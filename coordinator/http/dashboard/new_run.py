@@ -16,11 +16,11 @@ from coordinator.journal.port import DECLARED, overview
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec, with_participation
 from glassfleet.contract import catalogue
-from glassfleet.data.parameters import Parameter, parameters_of
+from glassfleet.data.documents import Parameter, parameters_of
 from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, NotFoundError, UsageError
+from schemas.rounds import Window
 from schemas.text import first_fault
-from schemas.window import Window
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
@@ -35,17 +35,17 @@ WORDS = {
     "target": ("Target column", "Empty: the target that most vehicles have."),
     "features": ("Input columns", "Names with commas between them. Empty: the columns that most vehicles have."),
     "participation": ("Participation", "cohort: one set of vehicles for the whole model; elastic: whoever answers."),
-    "policy.min_agents": (
+    "rounds.min_agents": (
         "Quorum: vehicles that must answer",
         (
             "A share of the known vehicles (50 %), a number (8), or a share of those asked in each round (0.5). Empty: "
             "half of those that learned the model in use, or else of the known ones, and at least two."
         ),
     ),
-    "policy.gather_agents": ("Vehicles to wait for at the start", ""),
-    "policy.gather_timeout": ("Seconds to wait for them", "Then the run fails."),
-    "policy.sample": ("Ask only so many vehicles", "A number, or a share of those who can answer (50 %). Empty: all."),
-    "policy.target": ("Close a round after so many answers", "Empty: when all have answered."),
+    "rounds.gather_agents": ("Vehicles to wait for at the start", ""),
+    "rounds.gather_timeout": ("Seconds to wait for them", "Then the run fails."),
+    "rounds.sample": ("Ask only so many vehicles", "A number, or a share of those who can answer (50 %). Empty: all."),
+    "rounds.target": ("Close a round after so many answers", "Empty: when all have answered."),
     "max_rows_each": (
         "Most rows of a vehicle that count",
         "Empty: five times the median, where there are five vehicles or more.",
@@ -54,11 +54,11 @@ WORDS = {
     "window.days": ("Only rows of the last days", "So many days before the start. Empty: of any age."),
     "window.time": ("Column that tells when a row was", "In seconds since 1970. Empty: the only one of such a name."),
     "without": ("Vehicles left out", "Ids with commas between them."),
-    "policy.deadline": ("Seconds for each round", "Who has not answered by then is dropped from the round."),
-    "policy.grace": ("Seconds of grace", "Answers that come so much later still count."),
-    "policy.on_missed_quorum": ("With fewer answers than the quorum", "extend: wait once more; fail: end the run."),
-    "policy.extensions": ("Extensions of a round", "How often it waits once more, at most."),
-    "policy.max_restarts": ("Replays", "How often the run goes back after it has lost a vehicle, at most."),
+    "rounds.deadline": ("Seconds for each round", "Who has not answered by then is dropped from the round."),
+    "rounds.grace": ("Seconds of grace", "Answers that come so much later still count."),
+    "rounds.on_missed_quorum": ("With fewer answers than the quorum", "extend: wait once more; fail: end the run."),
+    "rounds.extensions": ("Extensions of a round", "How often it waits once more, at most."),
+    "rounds.max_restarts": ("Replays", "How often the run goes back after it has lost a vehicle, at most."),
     "private.floor": ("Vehicles in a sum", "Fewest vehicles over which anything is summed."),
     "private.company": ("Vehicles that leave together", "So many, at least, when some are lost."),
     "private.patience": ("Extensions for them", "How often a round waits once more when fewer are missing."),
@@ -79,7 +79,7 @@ WORDS = {
 """Label of each field, and what it says beside its range."""
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
-    "policy": RoundPolicy,
+    "rounds": RoundPolicy,
     "window": Window,
     "private": PrivatePolicy,
     "rollout": RolloutPlan,
@@ -196,9 +196,9 @@ def spec_of(texts: Mapping[str, str], known: int = 0, words: Mapping[str, Any] |
             continue
         try:
             value = field.parameter.read(text, field.label)
-            if name == "policy.min_agents" and text.endswith("%"):
+            if name == "rounds.min_agents" and text.endswith("%"):
                 value = max(1, math.ceil(value * known - 1e-9))
-                document.setdefault("policy", {}).setdefault("gather_agents", value)
+                document.setdefault("rounds", {}).setdefault("gather_agents", value)
         except UsageError as fault:
             raise FieldError(str(fault), name) from fault
         _put(document, field.place, value)

@@ -12,21 +12,19 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.duty.causes import look
+from coordinator.duty import look
 from coordinator.fleet.differences import with_scores
-from coordinator.http.access import PAGE, READER_AT_ONCE
+from coordinator.http.access import PAGE, READER_AT_ONCE, TokenCheck
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, as_file, read_assets, read_templates, styles
-from coordinator.http.dashboard.leakage import place_of, read_report
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, PageState, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import NameStanding, with_candidate
 from coordinator.http.dashboard.vehicles import chosen, counts, parts, scored
 from coordinator.http.dashboard.week import week
+from coordinator.http.errors import ShownJson
 from coordinator.http.guard import PROGRAMS
-from coordinator.http.text import ShownJson
-from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.evaluation.paired import in_words
 from glassfleet.explain import text
@@ -34,6 +32,7 @@ from glassfleet.export.svg import charts, effects, rounds, sets, shapes
 from glassfleet.export.svg.charts import error_bars
 from glassfleet.model.rules import measures_note
 from glassfleet.private.words import protection, question
+from schemas.leakage import place_of, read_report
 from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 

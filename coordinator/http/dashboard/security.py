@@ -17,8 +17,7 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException, Request
 from starlette.responses import Response
 
-from coordinator.http.access import SIGN_IN
-from coordinator.http.tokens import is_token
+from coordinator.http.access import SIGN_IN, is_token
 
 OPERATORS = 100
 """Operators who are signed in at once; the one who signed in first gives way."""

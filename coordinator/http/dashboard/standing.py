@@ -16,7 +16,7 @@ from coordinator.models.central import reference_of
 from coordinator.models.registry import Registry
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
-from schemas.trial import ALL
+from schemas.rounds import ALL
 
 DECISIONS = 20
 """So many decisions are listed, the newest first; the API has all."""

@@ -306,6 +306,6 @@ def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if name == "parameters":
             parts = {**_defaults(str(spec.get("scheme", ""))), **value}
         else:
-            parts = value if name in ("policy", "private", "rollout") and isinstance(value, dict) else {"": value}
+            parts = value if name in ("rounds", "private", "rollout") and isinstance(value, dict) else {"": value}
         for part, each in parts.items():
             yield f"{name}.{part}".removesuffix("."), cut(_text(each), 300) if each not in (None, [], {}) else "–"

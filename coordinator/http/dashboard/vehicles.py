@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.duty.causes import Look
+from coordinator.duty import Look
 from coordinator.fleet.directory import KnownAgent
 from coordinator.http.dashboard.comparison import VERSIONS
 from coordinator.http.dashboard.show import ListPage, named

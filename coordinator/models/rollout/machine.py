@@ -1,7 +1,7 @@
 """The state machine of one rollout: ``step(state, event) -> (state, effects)``. Pure; time arrives as an event.
 
 Theory of operation. A rollout compares one candidate with one champion. In each stage the vehicles below a threshold
-(``schemas.trial``) try the candidate on their own test rows and report both errors. A stage is judged when all of those
+(`schemas.rounds`) try the candidate on their own test rows and report both errors. A stage is judged when all of those
 that were up at its opening have reported, or at its deadline; a report counts for all later stages as well, once, the
 first one. A vehicle that says it cannot (it has no test rows, say) is counted out; when nobody is left in a stage, the
 stage is opened again among the others, and when nobody is left at all, the rollout ends. What a report says is made
@@ -49,7 +49,7 @@ from coordinator.models.rollout.state import (
 )
 from coordinator.models.rollout.table import TABLE
 from coordinator.models.rollout.verdict import counted, judged, nobody_can, tally, too_many_worse
-from schemas.trial import place, threshold
+from schemas.rounds import place, threshold
 
 
 def step(state: Rollout | None, event: Event) -> tuple[Rollout | None, tuple[Effect, ...]]:  # noqa: C901, PLR0912  a table

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Task
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Participation, Purpose
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.model.tables import RuleTables

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.crisp import Columns, CrispTree, Forest, prepare
-from glassfleet.crisp.columns import Rows
+from glassfleet.crisp.cuts import Rows
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts

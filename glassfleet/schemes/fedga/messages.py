@@ -20,7 +20,7 @@ from glassfleet.contract.tasks import (
     task_head,
 )
 from glassfleet.crisp import Forest
-from glassfleet.crisp.columns import GRID
+from glassfleet.crisp.cuts import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, FedgaParameters

@@ -13,11 +13,10 @@ from glassfleet.contract.messages import Contribution, Done, Next, State, Task
 from glassfleet.contract.sums import ask
 from glassfleet.contract.tasks import check_class_order, usage_errors
 from glassfleet.crisp import Forest
-from glassfleet.crisp.columns import GRID
+from glassfleet.crisp.cuts import GRID
 from glassfleet.crisp.forest import widen
 from glassfleet.data.domain import Domain
-from glassfleet.schemes.fedga.evolution import Evolution, begin
-from glassfleet.schemes.fedga.genetics import string_of
+from glassfleet.schemes.fedga.evolution import Evolution, begin, string_of
 from glassfleet.schemes.fedga.messages import NAME, FedgaQuestion, check_answer, read_task
 from glassfleet.schemes.fedga.model import Population, draw_structure
 from glassfleet.schemes.fedga.params import FedgaParameters

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glassfleet.contract.abilities import Abilities, Cost
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.frbc.client import answer
 from glassfleet.schemes.frbc.messages import NAME, FrbcQuestion, check_answer, shapes_of

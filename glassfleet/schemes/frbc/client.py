@@ -18,7 +18,6 @@ from glassfleet.private.union import fill
 from glassfleet.schemes.frbc.matching import AntecedentTree, limb_block, pack, sort_rules, split, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, FrbcQuestion, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
-from glassfleet.schemes.frbc.support import count_fired, count_prefixes
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -95,7 +94,7 @@ def _union(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
 
 def _prefixes(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
     """Count the rows that could have found a rule that begins in these ways."""
-    count = count_prefixes(question, strongest_sets(rows.members), rows.classes)
+    count = _count_prefixes(question, strongest_sets(rows.members), rows.classes)
     return Contribution("prefixes", rows.count, {**_by_class(question, rows), "rows": count})
 
 
@@ -122,7 +121,7 @@ def _support(question: FrbcQuestion, rows: _FrbcRows) -> Contribution:
         upper, lower = split(part.strength, bits)
         counted = (upper > 0) | (lower > 0)
         fired += np.bincount((part.antecedent * c + rows.classes[part.row])[counted], minlength=fired.size)
-    return Contribution(SUPPORT, rows.count, {"rows": count_fired(question, fired.reshape(-1, c))})
+    return Contribution(SUPPORT, rows.count, {"rows": _count_fired(question, fired.reshape(-1, c))})
 
 
 def _weigh(question: FrbcQuestion, rules: Candidates, rows: _FrbcRows) -> Sums:
@@ -160,3 +159,55 @@ def _cell_sums(
     known = np.flatnonzero(at >= 0)
     counts = np.bincount(at[known] * c + rows.classes[known], minlength=size).astype(np.int64)
     return high, low, counts
+
+
+# --- runs with `support`: see the server ------------------------------------------------------------------------------
+
+
+def _count_prefixes(question: FrbcQuestion, sets: NDArray[np.int8], classes: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return the rows of one vehicle by prefix and next sets, shape (s T^more,); what is enough is not told exactly.
+
+    Parameters
+    ----------
+    question : Question
+        Of kind ``"prefixes"``.
+    sets : ndarray of int8, shape (n, F)
+        Each row's strongest sets.
+    classes : ndarray of intp, shape (n,)
+    """
+    assert question.prefixes is not None
+    known, n_sets = question.prefixes, question.parameters.n_sets
+    depth = known.shape[1] - 1
+    own = np.column_stack([classes, sets[:, :depth]]).astype(np.int16)
+    _, line = np.unique(np.concatenate([known, own]), axis=0, return_inverse=True)
+    line = line.ravel()
+    place_of = np.full(len(known) + len(own), -1)
+    place_of[line[: len(known)]] = np.arange(len(known))
+    cell = place_of[line[len(known) :]]
+    is_known = cell >= 0
+    for feature in range(depth, depth + question.more):
+        cell = cell * n_sets + sets[:, feature]
+    count = np.bincount(cell[is_known], minlength=len(known) * n_sets**question.more)
+    return np.minimum(count, question.parameters.support)
+
+
+def _count_fired(question: FrbcQuestion, fired: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for how many rows of one vehicle the rules fire, shape (r + a,); what is enough is not told exactly.
+
+    Parameters
+    ----------
+    question : Question
+        Of kind ``"support"``.
+    fired : ndarray of int64, shape (a, C)
+        Rows of each class with a strength that does not round to 0, by antecedent.
+
+    Notes
+    -----
+    Of each rule the rows of its class, and of each antecedent those of the classes that have no rule with it.
+    """
+    assert question.rules is not None
+    at, classes = question.rules.antecedent_of, question.rules.classes.astype(np.intp)
+    others = fired.copy()
+    others[at, classes] = 0
+    counts: NDArray[np.int64] = np.append(fired[at, classes], others.sum(axis=1))
+    return np.minimum(counts, question.parameters.support)

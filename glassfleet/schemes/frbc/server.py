@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next
+from glassfleet.contract.messages import SUPPORT, Contribution, Done, Next, Task
 from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
 from glassfleet.data.domain import Domain
-from glassfleet.private.support import noted
+from glassfleet.private.support import decided, holds, noted
 from glassfleet.private.union import SIZES, peel
-from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
+from glassfleet.schemes.frbc.matching import pack, sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.messages import (
     ANTECEDENT_SUMS,
     RULE_SUMS,
@@ -23,10 +23,8 @@ from glassfleet.schemes.frbc.messages import (
     Kind,
     rules_of,
 )
-from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
+from glassfleet.schemes.frbc.model import FuzzyRuleClassifier, always, weigh
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES, FrbcParameters
-from glassfleet.schemes.frbc.rulebase import always, weigh
-from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -35,7 +33,7 @@ def first(parameters: FrbcParameters, domain: Domain, seed: int) -> Next:  # noq
     """Ask for rules."""
     if parameters.support:
         classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
-        return ask(ask_prefixes(FrbcQuestion("prefixes", parameters, domain), classes), {})
+        return ask(_ask_prefixes(FrbcQuestion("prefixes", parameters, domain), classes), {})
     by_sum = parameters.union == "sum"
     return ask(FrbcQuestion("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0), {})
 
@@ -56,10 +54,10 @@ def step(question: FrbcQuestion, memory: Memory, contributions: Sequence[Contrib
         if rules is None:
             return ask(replace(question, cells=_next_size(question.cells)), {})
     elif question.kind == "prefixes":
-        longer, per_rule = follow_prefixes(question, counts.pop("rows")), {}
+        longer, per_rule = _follow_prefixes(question, counts.pop("rows")), {}
         if len(longer) and longer.shape[1] <= question.n_features:
-            return ask(ask_prefixes(question, longer), {})
-        rules = rules_found(question, longer) if len(longer) else _no_rules(question)
+            return ask(_ask_prefixes(question, longer), {})
+        rules = _rules_found(question, longer) if len(longer) else _no_rules(question)
     else:
         rules, per_rule = _merge(question, contributions)
     merged = {**counts, **per_rule, **rules.to_value()}
@@ -91,8 +89,8 @@ def _supported(
 ) -> Next | Done:
     """Ask for the strengths of the rules that rest on enough rows."""
     assert question.rules is not None
-    which = decide(question, contributions)
-    rules, memory = kept(question.rules, which), {**memory, "withheld": [noted(which)]}
+    which = _decide(question, contributions)
+    rules, memory = _kept(question.rules, which), {**memory, "withheld": [noted(which)]}
     if rules.size == 0:
         return _finish(question, rules, {}, rows, memory)
     return ask(FrbcQuestion("strengths", question.parameters, question.domain, rules), memory)
@@ -176,3 +174,73 @@ def _finish(
         **({"withheld": memory["withheld"]} if "withheld" in memory else {}),
     }
     return Done(model, summary)
+
+
+# --- runs with `support`: rules that enough rows found, and of which no sum rests on few rows -------------------------
+#
+# A table of all rules would tell the ones that a single row found. So rules are found input by input: vehicles count
+# their rows by class and by the sets of the first inputs; what fewer than `support` rows of the fleet share is not
+# followed further. Then vehicles say for how many rows each rule fires: a row has a strength in each cell next to its
+# own, so that in a group few rows may fire where none found the rule.
+
+
+_FEW_COUNTS = 1 << 13
+"""Several inputs are asked about at once while no more counts are asked for."""
+
+
+def _ask_prefixes(question: FrbcQuestion, prefixes: NDArray[np.int16]) -> FrbcQuestion:
+    """Return the question how many rows share each of `prefixes`, shape (s, 1 + i), and the sets of the next inputs."""
+    n_sets, left = question.parameters.n_sets, question.n_features - (prefixes.shape[1] - 1)
+    if len(prefixes) * n_sets > MAX_CELLS:
+        raise RunFailedError(f"{len(prefixes)} beginnings of rules are too many; use fewer sets (n_sets) or inputs")
+    more = 1
+    while more < left and len(prefixes) * n_sets ** (more + 1) <= _FEW_COUNTS:
+        more += 1
+    return FrbcQuestion("prefixes", question.parameters, question.domain, prefixes=prefixes, more=more)
+
+
+def _follow_prefixes(question: FrbcQuestion, rows: NDArray[np.int64]) -> NDArray[np.int16]:
+    """Return the longer prefixes that enough rows share, shape (s, 1 + i + more); `rows` from all vehicles."""
+    assert question.prefixes is not None
+    n_sets, more = question.parameters.n_sets, question.more
+    kept = np.flatnonzero(rows >= question.parameters.support)
+    digits = kept[:, None] // n_sets ** np.arange(more)[::-1] % n_sets
+    return np.column_stack([question.prefixes[kept // n_sets**more], digits]).astype(np.int16)
+
+
+def _rules_found(question: FrbcQuestion, prefixes: NDArray[np.int16]) -> Candidates:
+    """Return the rules that prefixes of all inputs, shape (r, 1 + F), are."""
+    antecedents, classes = prefixes[:, 1:].astype(np.int8), prefixes[:, 0].copy()
+    words = pack(antecedents, question.parameters.n_sets)
+    order, _ = sort_rules(words, classes)
+    return Candidates(words[order], classes[order], antecedents[order])
+
+
+def _decide(question: FrbcQuestion, contributions: Sequence[Contribution]) -> NDArray[np.bool_]:
+    """Return which rules may be asked about, shape (r,): of an antecedent all or none."""
+    rules = question.rules
+    assert rules is not None
+
+    def from_rows(parts: list[NDArray[np.int64]]) -> NDArray[np.bool_]:
+        enough = holds(parts, question.parameters.support)
+        fires = enough[rules.size :]
+        np.logical_and.at(fires, rules.antecedent_of, enough[: rules.size])
+        return fires[rules.antecedent_of]
+
+    return decided(contributions, _places, question.to_task(), from_rows)
+
+
+def _kept(rules: Candidates, which: NDArray[np.bool_]) -> Candidates:
+    """Return some of the rules."""
+    return Candidates(rules.words[which], rules.classes[which], rules.antecedents[which])
+
+
+def _places(task: Task) -> list[Any]:
+    """Return what each line of an answer is about; that of the other classes says which classes have rules."""
+    rules = FrbcQuestion.from_task(task).rules
+    assert rules is not None
+    lines, classes = [tuple(line) for line in rules.antecedents.tolist()], rules.classes.tolist()
+    with_rules: dict[tuple[int, ...], list[int]] = {}
+    for line, one in zip(lines, classes, strict=True):
+        with_rules.setdefault(line, []).append(one)
+    return [*zip(lines, classes, strict=True), *((line, tuple(some)) for line, some in with_rules.items())]

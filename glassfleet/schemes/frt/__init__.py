@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Task
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Purpose
 from glassfleet.contract.sums import SumScheme
-from glassfleet.numerics.simplify import moments
+from glassfleet.numerics.linear import moments
 from glassfleet.schemes.frt.client import ROW_BLOCK, answer
 from glassfleet.schemes.frt.messages import NAME, FrtQuestion, check_sums, read_task, shapes_of
 from glassfleet.schemes.frt.model import FrtModel, read_document

@@ -202,24 +202,29 @@ def _check_columns(_: FrtQuestion, contribution: Contribution) -> None:
     check_values(contribution.sums["rows"], contribution.rows)
 
 
+_CHAIN = ("count exceeds the agent's rows", "WS exceeds its count", "WLS exceeds its WS", "WSS exceeds its WLS")
+"""What bounds each of `NODE_SUMS`."""
+
+
 def _check_level(question: FrtQuestion, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     bits = question.parameters.fraction_bits
     # Cells and nodes together: most of the time for a small answer is spent on calls, not on numbers.
     cells, nodes = (np.array([sums[f"{part}_{name}"] for name in NODE_SUMS]) for part in ("cell", "node"))
-    count, ws, wls, wss = np.concatenate([cells.reshape(len(NODE_SUMS), -1), nodes], axis=1)
+    statistics = np.concatenate([cells.reshape(len(NODE_SUMS), -1), nodes], axis=1)
+    count, ws, wls, wss = statistics
     shape, names = cells.shape[1:], question.domain.names
 
     def where(place: Sequence[int]) -> str:
         if place[-1] >= cells[0].size:
-            return f"node {place[-1] - cells[0].size}"
-        node, feature, fuzzy_set = np.unravel_index(place[-1], shape)
-        return f"node {node}, input {names[feature]!r}, set {fuzzy_set}"
+            spot = f"node {place[-1] - cells[0].size}"
+        else:
+            node, feature, fuzzy_set = np.unravel_index(place[-1], shape)
+            spot = f"node {node}, input {names[feature]!r}, set {fuzzy_set}"
+        return f"{spot}: its {_CHAIN[place[0]]}"
 
-    at_most(count, rows, "a cell's or node's count exceeds the agent's rows", where)
-    at_most(ws, count << bits, "a cell's or node's WS exceeds its count", where)
-    at_most(wls, ws, "a cell's or node's WLS exceeds its WS", where)
-    at_most(wss, wls, "a cell's or node's WSS exceeds its WLS", where)
+    most = np.concatenate([np.full_like(statistics[:1], rows), count[None] << bits, statistics[1:3]])
+    at_most(statistics, most, "a statistic of a cell or node is too large", where)
     # Cauchy and Schwarz: WLS^2 <= WS WSS, up to half a grid unit per row.
     low = np.maximum(wls - count, 0).astype(np.float64)
     if np.count_nonzero(low * low > (ws + count).astype(np.float64) * (wss + count) * (1.0 + 1e-9)):

@@ -13,8 +13,7 @@ from pydantic import Field
 from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine, outputs_at
-from glassfleet.fuzzy.matching import MatchedRules
+from glassfleet.fuzzy.matching import WEIGHTS, MatchedRules, WeighedLine, outputs_at
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.model.tables import RuleTables, SetTree, lines
 from glassfleet.numerics.statistics import blocks
@@ -122,16 +121,11 @@ class FrtModel(MatchedRules[Rules]):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def complexity(self) -> Mapping[str, int | float]:
-        """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31).
-
-        With `max_slopes`, slopes that are zero are not counted.
-        """
+        """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31)."""
         leaves = len(self.base.node)
         nodes = self.tree.size - 1
         inner = nodes - leaves if nodes else 0
         coefficients = leaves * (len(self.domain.features) + 1 if self.parameters.order else 1)
-        if self.parameters.max_slopes is not None:
-            coefficients = leaves + int(np.count_nonzero(self.base.coefficients[:, :-1]))
         return {
             "nodes": nodes,
             "leaves": leaves,

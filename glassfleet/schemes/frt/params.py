@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
@@ -48,18 +48,13 @@ class FrtParameters(RunParameters):
         Grid of the terms of sums: multiples of 2^-bits.
     gram_bits : int
         Grid of the entries of leaf regressions.
-    prune : float
-        Not in the paper. A split is undone unless it lowers the squared error by this many times the noise's variance
-        for each parameter that it adds. 0: never; 2: as Akaike's criterion would.
-    max_slopes : int or None
-        Not in the paper. Most inputs in a leaf's polynomial, chosen from the leaf's sums. None: all.
     support : int
         Not in the paper; of private runs. Nothing is asked that rests on fewer rows. An input with a smaller set in a
         node is not split on there, nor in the node's siblings and below, and no leaf has fewer rows than that, or than
-        its regression has columns. 0: all is asked. Costs one round more for each level; not with `prune`.
+        its regression has columns. 0: all is asked. Costs one round more for each level.
     """
 
-    later = ("prune", "max_slopes", "support")
+    later = ("support",)
 
     n_sets: int = Field(default=5, ge=2, le=MAX_SETS)
     min_samples_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -71,15 +66,7 @@ class FrtParameters(RunParameters):
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
     fraction_bits: int = Field(default=32, ge=16, le=40)
     gram_bits: int = Field(default=30, ge=16, le=32)
-    prune: float = Field(default=0.0, ge=0.0, le=1e6)
-    max_slopes: int | None = Field(default=None, ge=0, le=MAX_LINEAR_FEATURES)
     support: int = Field(default=0, ge=0, le=1_000_000)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.support and self.prune:
-            raise ValueError("prune asks about inner nodes, whose difference to their leaves support does not bound")
-        return self
 
     @property
     def max_rows(self) -> int:

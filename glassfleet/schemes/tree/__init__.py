@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import COLUMNS, SUPPORT
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Participation, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tree.checks import check_sums, most_bytes, shapes_of
 from glassfleet.schemes.tree.client import answer

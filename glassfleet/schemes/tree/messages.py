@@ -22,7 +22,7 @@ from glassfleet.contract.tasks import (
 )
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels
-from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.fuzzy.partition import ramp_condition
 from glassfleet.model.rules import Condition
 from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
 from glassfleet.schemes.tree.bins import CELLS

@@ -22,7 +22,7 @@ from glassfleet.fuzzy.linear_rules import (
     widened,
     write_rules,
 )
-from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
+from glassfleet.fuzzy.partition import Span, ramp_condition, span_degree
 from glassfleet.fuzzy.score_rules import ScoreLine, ScoreRules, ScoreTree, read_scores, write_scores
 from glassfleet.model.rules import Condition, few_digits
 from glassfleet.model.tables import RampTree, RuleTables

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.contract.messages import Done, Next
-from glassfleet.model.forecasts import rule_forecasts
+from glassfleet.model.intervals import rule_forecasts
 from glassfleet.private.layout import DRAWN
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from glassfleet.contract.tasks import check_array
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.partition import BinaryTree
-from glassfleet.fuzzy.ramps import Span
+from glassfleet.fuzzy.partition import BinaryTree, Span
 
 MAX_SPLITS = 255
 """Most splits of a tree that is accepted from a peer or a document."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import SUPPORT
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Purpose
 from glassfleet.contract.sums import SumScheme
 from glassfleet.schemes.tsk.client import answer
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK

@@ -17,7 +17,7 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.sampling import is_first, row_hashes
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.fuzzy.matching import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.private.columns import CELLS, count_values, layers_of

@@ -27,7 +27,7 @@ from glassfleet.contract.tasks import (
     task_head,
 )
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.fuzzy.matching import WEIGHTS
 from glassfleet.private.columns import CELLS, Common, LayeredQuestion, check_values, read_common
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.params import TskParameters

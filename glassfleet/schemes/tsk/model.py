@@ -12,8 +12,7 @@ from pydantic import Field
 from glassfleet.contract.tasks import check_numeric
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine, outputs_at
-from glassfleet.fuzzy.matching import MatchedRules
+from glassfleet.fuzzy.matching import WEIGHTS, MatchedRules, WeighedLine, outputs_at
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.model.tables import RuleList, RuleTables, lines
 from glassfleet.numerics.statistics import blocks
@@ -96,8 +95,6 @@ class TskSystem(MatchedRules[TskRuleBase]):
         rules, length = self.base.antecedents.shape
         sets = (rules if self._otherwise is None else rules - 1) * length
         coefficients = rules * (length + 1)
-        if self.parameters.max_slopes is not None:  # those that are zero are not told
-            coefficients = rules + int(np.count_nonzero(self.base.coefficients[:, :-1]))
         return {"rules": rules, "rule_length": length, "parameters": sets + coefficients}
 
     def tables(self) -> RuleTables:

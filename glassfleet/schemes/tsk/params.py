@@ -11,7 +11,6 @@ from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import capacity, gram_capacity
 from glassfleet.schemes.tsk.clusters import cluster_capacity
-from schemas import limits
 
 MAX_CLUSTERS = 1000
 """Most clusters of a vehicle's fuzzy C-means, hence most rules that it can find."""
@@ -58,20 +57,13 @@ class TskParameters(RunParameters):
         Grid of strengths in sums: multiples of 2^-bits. The default is finer than the smallest strength that counts.
     gram_bits : int
         Grid of the entries of the regressions.
-    prune : float
-        Not in the paper; pooled consequents only. Rules are dropped, the cheapest first, whose polynomial saves less
-        than this many noise variances for each of its parameters, beside the nearest other rule. 0: none are; 2 is a
-        good value.
-    max_slopes : int or None
-        Not in the paper; pooled consequents only. Most inputs in a rule's polynomial, chosen from the rule's sums.
-        None: all.
     support : int
         Of private runs, which set it; clustering together only. Rules are left out that rest on fewer rows, and have no
         slopes where rows are fewer than columns. Costs three rounds, and two more where rules are left out. A run ends
-        if few rows of a group differ from all others in a column. 0: all is asked. Not with `prune`.
+        if few rows of a group differ from all others in a column. 0: all is asked.
     """
 
-    later = ("prune", "max_slopes", "support")
+    later = ("support",)
 
     n_sets: int = Field(default=3, ge=2, le=MAX_SETS)
     n_clusters: int = Field(default=30, ge=1, le=MAX_CLUSTERS)
@@ -88,8 +80,6 @@ class TskParameters(RunParameters):
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
     fraction_bits: int = Field(default=40, ge=16, le=40)
     gram_bits: int = Field(default=30, ge=16, le=32)
-    prune: float = Field(default=0.0, ge=0.0, le=1e6)
-    max_slopes: int | None = Field(default=None, ge=0, le=limits.MAX_FEATURES)
     support: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_validator(mode="before")
@@ -103,10 +93,6 @@ class TskParameters(RunParameters):
     def _consistent(self) -> Self:
         if self.antecedents == "federated" and self.consequents == "averaged":
             raise ValueError('antecedents="federated" goes with consequents="pooled"; averaging is of local rules')
-        if self.consequents == "averaged" and (self.prune or self.max_slopes is not None):
-            raise ValueError('prune and max_slopes go with consequents="pooled"')
-        if self.support and self.prune:
-            raise ValueError("prune asks for OTHERWISE again, whose difference support does not bound")
         if self.antecedents == "local" and self.support:
             raise ValueError('support goes with antecedents="federated"')
         return self

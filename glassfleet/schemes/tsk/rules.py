@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.fuzzy.matching import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 
 Floats = NDArray[np.float64]

@@ -9,24 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next
+from glassfleet.contract.messages import COLUMNS, SUPPORT, Contribution, Done, Next, Task
 from glassfleet.contract.sums import Memory, Sums, add_up, ask, count_rows, with_digest
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
-from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.fuzzy.matching import WEIGHTS
 from glassfleet.model.baseline import filled, typical_row
-from glassfleet.model.forecasts import rule_forecasts
-from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
+from glassfleet.model.intervals import rule_forecasts
+from glassfleet.numerics.linear import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
-from glassfleet.private.columns import common_of, decide_columns, exposed_columns, least_others, slopes_of
+from glassfleet.private.columns import (
+    common_of,
+    decide_columns,
+    decide_slopes,
+    exposed_columns,
+    least_others,
+    slopes_of,
+)
 from glassfleet.private.layout import DRAWN
-from glassfleet.private.support import noted
+from glassfleet.private.support import ALL, Place, decided, noted
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
-from glassfleet.schemes.tsk.messages import MAX_RULES, Kind, TskQuestion, read_rules
+from glassfleet.schemes.tsk.messages import MAX_RULES, Kind, TskQuestion, read_rules, read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import TskParameters
 from glassfleet.schemes.tsk.rules import TskRuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
-from glassfleet.schemes.tsk.support import cuts_of, decide_rules
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -191,10 +197,7 @@ def _supported(question: TskQuestion, memory: Memory, contributions: Sequence[Co
 
 
 def _fit(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums) -> Next:
-    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out.
-
-    With `prune` the sums of the rules that are worth keeping are asked for first.
-    """
+    """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out."""
     assert question.antecedents is not None
     known = sums["count"] > 0
     if not known.any():
@@ -203,14 +206,7 @@ def _fit(question: TskQuestion, memory: Mapping[str, Any], rows: int, sums: Sums
     sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
     k, bits = question.gram_columns, question.parameters.gram_bits
     matrix = moments(sums, k, bits)
-    if question.parameters.prune and not memory.get("pruned"):
-        otherwise = has_otherwise(antecedents, question.parameters.n_sets)
-        price = question.parameters.prune
-        kept = rules_worth_keeping(matrix, sums["count"], antecedents, price, last=otherwise)
-        if not kept.all():  # OTHERWISE is asked for anew: it has what the others leave
-            kept[-1] &= not otherwise
-            return _ask_sums(question, antecedents[kept], {**memory, "pruned": True})
-    coefficients = consequents(sums, k, bits, question.parameters.max_slopes)
+    coefficients = consequents(sums, k, bits)
     asked = replace(question, kind="weights", antecedents=antecedents, coefficients=coefficients, columns=None)
     sums_of_inputs = filled(matrix[0, :-1], columns)
     # The matrix begins with 1, a polynomial's intercept comes last.
@@ -241,3 +237,58 @@ def _done(question: TskQuestion, base: TskRuleBase, rows: int, memory: Mapping[s
         **{name: memory[name] for name in ("withheld", "reference", "forecasts") if name in memory},
     }
     return Done(model, summary)
+
+
+# --- runs with `support`: on how many rows the sums of each rule rest, and of what weight -----------------------------
+#
+# A rule's sums are of products of all columns. Where all its rows but one have one value of a column, the products
+# less this value are that one row's. So the rows of a rule are counted, and again without those of each common value
+# (`glassfleet.private.columns`): there must be none or enough, or the input is no column of the rule. Nobody hides
+# behind rows that weigh nothing beside another one: enough must be heavy, in the power of 8 of the rule's strongest row
+# or in the next one. So first the fleet is asked for these powers.
+
+
+Bools = NDArray[np.bool_]
+
+
+def cuts_of(present: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return the last power of 8 whose rows are heavy in each rule, shape (r,): the one after that of the strongest.
+
+    Parameters
+    ----------
+    present : ndarray of int64, shape (r, POWERS)
+        In how many vehicles a rule has rows of each power.
+    """
+    cuts: NDArray[np.int8] = (np.argmax(present > 0, axis=1) + 1).astype(np.int8)
+    return cuts
+
+
+def decide_rules(question: TskQuestion, contributions: Sequence[Contribution]) -> Bools:
+    """Return which rules may be asked about, and by layer whether their columns may, shape (r, 1 + layers)."""
+    cuts = _cuts(question)
+    former = [_cuts(read_task(task)) for given in contributions for task, _ in given.former if task.kind == SUPPORT]
+    # Where an earlier edition took other rows for heavy, nobody counted those who left as they are counted now.
+    same = [all(before.get(rule, cut) == cut for before in former) for rule, cut in cuts.items()]
+
+    def from_rows(parts: list[NDArray[np.int64]]) -> Bools:
+        enough = decide_slopes(parts, question.least_of, question.parameters.support)
+        enough[~np.array(same)] = False
+        return enough
+
+    return decided(contributions, _places, question.to_task(), from_rows)
+
+
+def _cuts(question: TskQuestion) -> dict[Any, int]:
+    """Return which rows are heavy in each rule, given by its sets; OTHERWISE by those of all other rules."""
+    assert question.antecedents is not None
+    assert question.cuts is not None
+    rules: list[Any] = [tuple(line) for line in question.antecedents.tolist()]
+    if has_otherwise(question.antecedents, question.parameters.n_sets):
+        rules[-1] = tuple(rules[:-1])
+    return dict(zip(rules, question.cuts.tolist(), strict=True))
+
+
+def _places(task: Task) -> list[Any]:
+    """Return what each line of counts is about: a rule and a layer."""
+    question = read_task(task)
+    return [Place(rule, layer) for rule in _cuts(question) for layer in (ALL, *question.common)]

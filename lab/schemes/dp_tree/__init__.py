@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from glassfleet.contract.abilities import Abilities, Cost, PrivateRuns
 from glassfleet.contract.messages import Task
-from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Participation, PrivateRuns, Purpose
 from glassfleet.contract.tasks import check_classes
 from glassfleet.crisp import CrispTreeModel, prepare
 from glassfleet.crisp.grow import cross_validated_tree

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.contract.abilities import Abilities, Cost
 from glassfleet.contract.messages import Contribution, Done, Next, Task
 from glassfleet.contract.rows import class_numbers, select_columns, select_numbers
-from glassfleet.contract.scheme import Purpose
+from glassfleet.contract.scheme import Abilities, Cost, Purpose
 from glassfleet.contract.sums import Memory, SumScheme, add_up, ask, count_rows
 from glassfleet.contract.tasks import SchemeQuestion, check_array, read_task_head, task_errors, task_head
 from glassfleet.data.dataset import Dataset

@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,13 @@ from typing import Any
 import pytest
 
 from broker.identity import load_identity
-from lab.chaos import signatures
+from lab.chaos import breaches
 from lab.chaos.audit import Evidence, examine, gather
 from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.faulty_transport import VARIABLE
-from lab.chaos.fleet import Fleet
+from lab.chaos.fleet import Fleet, write_data
 from lab.chaos.report import lines
-from lab.chaos.rows import write_data
 from lab.chaos.schedule import COORDINATOR, SECURE_KINDS, WORKER_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
@@ -171,9 +171,14 @@ def test_stand_by_takes_the_place_of_each_coordinator_that_is_killed_or_crashes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faults", [8, pytest.param(60, marks=pytest.mark.timeout(900))])
-def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_killed(faults: int) -> None:
-    done = chaos("--workers", "--faults", str(faults), "--seed", "3", "--vehicles", "5", "--json", timeout=800)
+@pytest.mark.parametrize(
+    ("faults", "more"),
+    [(8, ()), pytest.param(60, (), marks=pytest.mark.timeout(900)), (12, ["--secure"]), (12, ["--private"])],
+)
+def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_killed(
+    faults: int, more: Sequence[str]
+) -> None:
+    done = chaos("--workers", *more, "--faults", str(faults), "--seed", "3", "--json", timeout=800)
     assert done.returncode == 0, done.stderr[-6000:]
     report = json.loads(done.stdout)
     assert (report["ok"], report["replay"].endswith("--workers")) == (True, True)
@@ -261,10 +266,10 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
     size = path.stat().st_size
     first = len(json.dumps(answer)) + 1
     shut_out = "broker: our certificate was revoked: ask for a new token"
-    assert signatures.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
-    assert signatures.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
-    assert len(signatures.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
-    assert "welcome" in signatures.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
+    assert breaches.intrusions([StolenIdentity("v1", tmp_path, 2 * first, size, shut_out)], path) == []
+    assert breaches.intrusions([StolenIdentity("v1", tmp_path, None, size, shut_out)], path) == []
+    assert len(breaches.intrusions([StolenIdentity("v1", tmp_path, first, size, shut_out)], path)) == 1
+    assert "welcome" in breaches.intrusions([StolenIdentity("v1", tmp_path, size, size)], path)[0]
 
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
@@ -274,9 +279,9 @@ def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
         ("coordinator", {**line, "since_last": 3}),
         ("v2", {"event": "receipt"}),
     ]
-    assert signatures.refusals(result, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
-    assert len(signatures.refusals(result, TOPICS, {"v2"})[1]) == 2
-    assert len(signatures.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
+    assert breaches.refusals(result, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
+    assert len(breaches.refusals(result, TOPICS, {"v2"})[1]) == 2
+    assert len(breaches.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
 
 
 def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path: Path) -> None:
@@ -286,6 +291,6 @@ def test_audit_finds_a_retained_state_that_its_owner_did_not_seal_again(tmp_path
     state = Envelope(fleet="chaos", body=AgentState(status="up", incarnation="i"), agent="v1").to_bytes()
     retained = {topic: Signer(identity.key, identity.certificate).seal(topic, state), TOPICS.revoked(): b"PEM"}
     authority = ca.authority
-    assert signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
+    assert breaches.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem)) == []
     authority.revoke("v1")
-    assert "was revoked" in signatures.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]
+    assert "was revoked" in breaches.stale(retained, TOPICS, (authority.ca_pem, authority.crl_pem))[0]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import CoordinatorConfig
@@ -28,7 +27,7 @@ from schemas.topics import Topics
 from tests.support.cloud import DOMAIN, SOURCES, central_digest
 from tests.support.processes import eventually
 from tests.support.schedules import quiet
-from tests.support.transports import Client
+from tests.support.transports import connected
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
@@ -59,7 +58,7 @@ class Cloud:
                 "scheme": "federated_median",
                 "parameters": parameters,
                 "domain": DOMAIN.to_document(),
-                "policy": {"gather_agents": 3, "min_agents": 3, "deadline": 60},
+                "rounds": {"gather_agents": 3, "min_agents": 3, "deadline": 60},
             }
         )
         self.service.call(lambda core: core.start_run(spec))
@@ -93,10 +92,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     monkeypatch.setattr(type(scheme.server), "reduce", lambda _self, state, parts: slowly(state, parts))
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
-    tap = Client(PahoTransport(Link(broker.url, "tap", session_expiry=0)))
-    tap.transport.subscribe(TOPICS.coordinator_state())
-    tap.start()
-    eventually(lambda: tap.connects)
+    tap = connected(Link(broker.url, "tap", session_expiry=0), TOPICS.coordinator_state())
     monkeypatch.setattr("coordinator.process.service.QUEUE_MESSAGES", 100)
     cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2)
     try:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broker.paho_transport import PahoTransport
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
 from broker.tls import tls_of
@@ -18,7 +17,7 @@ from tests.support.agent_bench import rows
 from tests.support.authorities import FleetCa
 from tests.support.brokers import HostileClient
 from tests.support.processes import Processes, eventually
-from tests.support.transports import Client
+from tests.support.transports import Client, connected
 
 TOPICS = Topics("fleet")
 LARGEST = 4096
@@ -33,13 +32,7 @@ class World:
     ca: FleetCa
 
     def client(self, who: str, *patterns: str) -> Client:
-        link = Link(self.broker.url, "x", tls=tls_of(self.ca.folder / who), session_expiry=3600)
-        made = Client(PahoTransport(link))
-        for pattern in patterns:
-            made.transport.subscribe(pattern)
-        made.start()
-        eventually(lambda: made.connects, f"{who} connected")
-        return made
+        return connected(Link(self.broker.url, "x", tls=tls_of(self.ca.folder / who), session_expiry=3600), *patterns)
 
     def hostile(self) -> HostileClient:
         return HostileClient(self.broker.url, self.ca.folder / "evil")

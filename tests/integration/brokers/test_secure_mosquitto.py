@@ -22,7 +22,7 @@ from schemas.errors import BrokerError
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.processes import eventually
-from tests.support.transports import Client
+from tests.support.transports import Client, connected
 
 pytestmark = pytest.mark.needs("mosquitto")
 TOPICS = Topics("fleet")
@@ -81,12 +81,7 @@ class World:
         return Link(self.broker.url, client_id, tls=tls_of(self.folders[who]), session_expiry=session_expiry)
 
     def client(self, who: str, *patterns: str, client_id: str = "x", **options) -> Client:
-        made = Client(PahoTransport(self.link(who, client_id, **options)))
-        for pattern in patterns:
-            made.transport.subscribe(pattern)
-        made.start()
-        eventually(lambda: made.connects, f"{who} connected")
-        return made
+        return connected(self.link(who, client_id, **options), *patterns)
 
 
 @pytest.fixture(scope="module")

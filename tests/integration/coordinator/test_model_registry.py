@@ -215,7 +215,7 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
         agents[2].freeze()  # it has said that it is up, and will answer nothing
         fleet.call(
             *("run", "start", "--run", "r1", "--min-agents", "2", "--deadline", "2"),
-            *policy_file(folder, scheme="frt", parameters={"max_depth": 2}, policy={"gather_agents": 3}),
+            *policy_file(folder, scheme="frt", parameters={"max_depth": 2}, rounds={"gather_agents": 3}),
         )
         # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
         fleet.until(lambda: "run-ended" in {each["event"] for each in lines(folder / LOGS["cloud"])}, cloud)

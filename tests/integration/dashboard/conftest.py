@@ -7,22 +7,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.dashboard_world import World, chromium, world
-from tests.support.needs.programs import needs
+from tests.support.dashboard_world import World, world
 
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A fleet with a hostile vehicle, for all tests of a file; it ends with them, or it would use the processor."""
     with world(tmp_path_factory.mktemp("world")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-@needs("chromium")
-def browser() -> Iterator[Browser]:
-    """Chromium for a file. Not for the session: while it runs, nothing else in the process may use asyncio."""
-    with chromium() as made:
         yield made
 
 

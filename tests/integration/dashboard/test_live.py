@@ -20,8 +20,8 @@ from coordinator.engine import SendReceipt
 from coordinator.http.dashboard import assets, live, pages
 from coordinator.http.dashboard.live import Hub, PageState
 from coordinator.specification.run import RunSpec
-from coordinator.telemetry import refusals
-from coordinator.telemetry.refusals import Refusals
+from coordinator.telemetry import metrics
+from coordinator.telemetry.metrics import Refusals
 from glassfleet.export.svg.shapes import STYLE
 from schemas.messages import Outcome, Receipt
 from tests.support import sample_models
@@ -166,23 +166,23 @@ def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -
 
 
 def told(run: str, agent: str, outcome: Outcome, reason: str = "") -> SendReceipt:
-    return SendReceipt(agent, Receipt(run=run, task_digest="0" * 64, outcome=outcome, reason=reason))
+    return SendReceipt(run, agent, Receipt(run=run, task_digest="0" * 64, outcome=outcome, reason=reason))
 
 
 def test_refusals_are_bounded_and_say_why() -> None:
     seen = Refusals()
-    for number in range(3 * refusals.REASONS):
-        seen.performed(told("r", f"a{number}", "rejected", f"reason {number % (2 * refusals.REASONS)}"), None, 0)
+    for number in range(3 * metrics.REASONS):
+        seen.performed(told("r", f"a{number}", "rejected", f"reason {number % (2 * metrics.REASONS)}"), None, 0)
     seen.performed(told("r", "b", "accepted"), None, 0)
     result = seen.of("r")
-    assert sum(count for _, _, count, _ in result) == 3 * refusals.REASONS
-    assert len(result) == refusals.REASONS + 1
+    assert sum(count for _, _, count, _ in result) == 3 * metrics.REASONS
+    assert len(result) == metrics.REASONS + 1
     assert result[0][1] == "other reasons"
-    assert all(len(agents) <= refusals.AGENTS for *_, agents in result)
-    for number in range(2 * refusals.RUNS):
+    assert all(len(agents) <= metrics.AGENTS for *_, agents in result)
+    for number in range(2 * metrics.RUNS):
         seen.performed(told(f"r{number}", "a", "late"), None, 0)
     assert seen.of("r") == []
-    assert seen.of(f"r{2 * refusals.RUNS - 1}") == [("late", "", 1, ["a"])]
+    assert seen.of(f"r{2 * metrics.RUNS - 1}") == [("late", "", 1, ["a"])]
 
 
 SECRET = "the password of the database"

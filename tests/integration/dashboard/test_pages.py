@@ -132,7 +132,7 @@ def test_fleet_page_shows_a_vehicle_that_comes_and_goes_without_a_reload(
 def test_run_page_shows_rounds_as_they_close_and_the_growing_tree(there: World, page: Page, tmp_path: Path) -> None:
     present = len([each for each in there.api.get("/api/agents").json() if each["status"] == "up"])
     policy = {"gather_agents": present + 1, "gather_timeout": 60, "min_agents": 3}
-    there.start("noon", model="other", parameters={"nullify": False, "max_depth": 2}, policy=policy)
+    there.start("noon", model="other", parameters={"nullify": False, "max_depth": 2}, rounds=policy)
     page.goto(f"{there.base}/runs/noon")
     expect(page.locator("html")).to_have_attribute("data-live", "on")
     page.evaluate("window.same = true")
@@ -225,7 +225,7 @@ def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: 
     page.fill("#token", there.token)
     page.click("main button:has-text('Sign in')")
     expect(page.locator("h1")).to_have_text("New run")
-    page.fill('[name="policy.deadline"]', "-1")
+    page.fill('[name="rounds.deadline"]', "-1")
     page.click("main button:has-text('Start the run')")
     expect(page.locator("[role=alert]")).to_have_text("Seconds for each round: must be greater than 0")
     wrong = page.locator("[aria-invalid=true]")
@@ -237,7 +237,7 @@ def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     wrong.fill("30")
     page.fill("#run", "by-hand")
-    page.fill('[name="policy.gather_agents"]', "500")
+    page.fill('[name="rounds.gather_agents"]', "500")
     page.click("main button:has-text('Start the run')")
     expect(page.locator("h1")).to_contain_text("by-hand")
     page.check("text=I am sure")
@@ -315,7 +315,7 @@ def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: Wo
     page.click("text=Show its parameters")
     page.fill("#model", "closed")
     page.evaluate(OPEN)
-    typed = {"policy.gather_agents": str(VEHICLES), "parameters.frt.max_depth": "1", "policy.extensions": "0"}
+    typed = {"rounds.gather_agents": str(VEHICLES), "parameters.frt.max_depth": "1", "rounds.extensions": "0"}
     for name, text in {**typed, "run": "closed"}.items():
         page.fill(f'[name="{name}"]', text)
     expect(page.locator("#private")).not_to_be_checked()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from coordinator.engine import AgentDown, AgentUp, Malformed, OpenRound, Refused, pairing
 from glassfleet.private.groups import cut_groups
 from glassfleet.private.totals import Total, singled_out
-from glassfleet.schemes.frt.support import answer_support
+from glassfleet.schemes.frt.server import answer_support
 from tests.support.privacy.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
@@ -49,7 +49,7 @@ SPECS = st.fixed_dictionaries(
         "private": st.fixed_dictionaries(
             {"patience": st.integers(0, 2), "company": st.sampled_from([3, 4]), "support": st.sampled_from([0, 3, 8])}
         ),
-        "policy": st.fixed_dictionaries(
+        "rounds": st.fixed_dictionaries(
             {
                 "deadline": st.just(10),
                 "min_agents": st.sampled_from([1, 1, 1, 9, 0.8]),

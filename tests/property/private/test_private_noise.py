@@ -181,7 +181,7 @@ def spec(scheme: str = "dp_tree", **changes: Any) -> RunSpec:
             "participation": "elastic" if scheme == "dp_tree" else "cohort",
             "domain": DOMAIN.to_document(),
             "private": {},
-            "policy": {"deadline": 5, "gather_agents": len(NAMES), "extensions": 2},
+            "rounds": {"deadline": 5, "gather_agents": len(NAMES), "extensions": 2},
             **changes,
         }
     )
@@ -222,7 +222,6 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     assert document["cohort"] == list(NAMES), "all were counted, two of them and their company not to the end"
     assert len([each for each in document["agents"].values() if each["status"] == "lost"]) == 3
     record = simulation.record("m")
-    assert record is not None
     assert record.parameters["private"]["vehicles"] == 12
     summary = record.parameters["summary"] if "summary" in record.parameters else document["summary"]
     assert summary["epsilon_sum"] == 200.0
@@ -262,8 +261,9 @@ def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_w
             simulation.start_run(spec(scheme, domain=None))
     with pytest.raises(UsageError, match="fedga has no private runs"):
         simulation.start_run(spec("fedga", participation="elastic"))
-    with pytest.raises(UsageError, match='antecedents="federated"'):
-        simulation.start_run(spec("tsk", parameters={"consequents": "averaged"}))
+    for own in ({"antecedents": "local"}, {"consequents": "averaged"}):
+        with pytest.raises(UsageError, match='antecedents="federated"'):
+            simulation.start_run(spec("tsk", parameters=own))
     with pytest.raises(UsageError, match="support goes with cohort participation"):
         simulation.start_run(spec("frt", participation="elastic", domain=None))
     with pytest.raises(UsageError, match="make it a private run"):

@@ -23,7 +23,7 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.schemes.frt.messages import read_task
 from glassfleet.simulation import central
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import unit_domain
 

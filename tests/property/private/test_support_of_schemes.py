@@ -29,8 +29,7 @@ from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.support import about_bands, about_category, about_counts, about_pairs, limits_of
 from glassfleet.simulation import central, federated
-from schemas.codec import digest_of
-from schemas.documents import document_digest
+from schemas.codec import digest_of, document_digest
 from schemas.errors import RunFailedError
 
 Parts = dict[str, Dataset]

@@ -17,8 +17,7 @@ from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import central, federated
-from schemas.codec import decode, encode
-from schemas.documents import document_digest
+from schemas.codec import decode, document_digest, encode
 from schemas.errors import RunFailedError
 
 _MODEL_TREES: dict[str, st.SearchStrategy[Any]] = {
@@ -35,8 +34,6 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "max_depth": st.sampled_from([None, 0, 1, 2]),
         "nullify": st.just(False),
         "min_rows": st.just(1),
-        "prune": st.sampled_from([0.0, 0.5, 2.0]),
-        "max_slopes": st.sampled_from([None, 0, 2]),
     },
     "tree": {
         "compact": st.booleans(),
@@ -54,8 +51,6 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "antecedents": st.just("federated"),
         "otherwise": st.booleans(),
         "cluster_seed": st.integers(0, 3),
-        "prune": st.sampled_from([0.0, 0.5, 2.0, 1e6]),
-        "max_slopes": st.sampled_from([None, 0, 1, 2]),
         "nullify": st.just(False),
         "min_rows": st.just(1),
     },

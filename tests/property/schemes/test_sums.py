@@ -30,7 +30,7 @@ from glassfleet.schemes.tsk.clusters import (
     grid_bits,
 )
 from glassfleet.simulation import federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -45,7 +45,7 @@ from glassfleet.private.pairs import PAIRS
 from glassfleet.private.totals import Member, Total
 from glassfleet.simulation import central
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.messages import ContributionBody
 from tests.support.engine_bench import fingerprint, fold
 

@@ -52,13 +52,13 @@ def domain_of(fleet: Mapping[str, Source]) -> Domain:
 
 def spec(run: str, fleet: Mapping[str, Source], *, domain: bool = True, **changes: Any) -> dict[str, Any]:
     """Return a private run that waits for the whole fleet."""
-    policy = {"gather_agents": len(fleet), "deadline": 60.0, "min_agents": 1, **changes.pop("policy", {})}
+    policy = {"gather_agents": len(fleet), "deadline": 60.0, "min_agents": 1, **changes.pop("rounds", {})}
     return {
         "run": run,
         "scheme": "frt",
         "parameters": {"min_rows": 1, "max_depth": 2, "nullify": False},
         "domain": domain_of(fleet).to_document() if domain else None,
-        "policy": policy,
+        "rounds": policy,
         "private": {},
         **changes,
     }

@@ -131,9 +131,9 @@ def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
     ("content", "options", "code", "words"),
     [
         ("modle = 1", [], 2, "modle: there is no such key; did you mean model?"),
-        ("policy.dedline = 1", [], 2, "policy.dedline: there is no such key; did you mean deadline?"),
+        ("rounds.dedline = 1", [], 2, "rounds.dedline: there is no such key; did you mean deadline?"),
         ("private.zzz = 1", [], 2, "private.zzz: no such key. Known: floor, company, patience, support"),
-        ("policy = 1", ["--deadline", "5"], 2, "policy: "),
+        ("rounds = 1", ["--deadline", "5"], 2, "rounds: "),
         ("parameters.max_rules = 0", ["--exact"], 2, "parameters.max_rules"),
         ("parameters.max_rule = 6", ["--exact"], 2, "no parameter 'max_rule' in scheme tree; did you mean max_rules?"),
         ('scheme = "nosuch"', ["--exact"], 9, "no scheme 'nosuch'"),
@@ -162,7 +162,7 @@ def test_missing_extra_is_named_with_its_pip_command(
 
 def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
     heavy = ["cryptography", "rich", "scipy", "sklearn"]
-    some = [*heavy, "lab.audit.private", "glassfleet.schemes.frt"]
+    some = [*heavy, "lab.audit.journal", "glassfleet.schemes.frt"]
     code = (
         "import sys; from console.main import run; run(['coordinator', '--fleet', '!']); import coordinator.main; "
         f"import coordinator.http.api; print([name for name in {some} if name in sys.modules])"

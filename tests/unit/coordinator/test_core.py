@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.port import Message
-from console.operator.follow import not_asked_lines
-from coordinator.duty.causes import look_at
+from console.operator.connection import not_asked_lines
+from coordinator.duty import look_at
 from coordinator.specification.run import RoundPolicy
 from schemas import codec
 from schemas.envelope import Envelope
@@ -57,7 +57,7 @@ def test_record_says_which_rows_its_vehicles_held_back() -> None:
 def test_run_goes_on_without_who_differs_or_cannot_use_its_data_and_names_it(says, reason, is_early) -> None:
     fleet = Fleet()
     fleet.birth("a", "b")
-    spec = toy_spec(policy={"min_agents": 2, "gather_agents": 3})
+    spec = toy_spec(rounds={"min_agents": 2, "gather_agents": 3})
     steps = (lambda: fleet.birth("c", **says), lambda: fleet.core.start_run(spec))
     for step in steps if is_early else reversed(steps):
         step()
@@ -86,7 +86,7 @@ def test_agent_that_can_use_its_data_again_is_up_and_no_cause_is_left() -> None:
 def test_coordinator_takes_the_remaining_time_from_the_journal_after_a_crash() -> None:
     fleet = Fleet()
     fleet.birth("a", "b")
-    fleet.core.start_run(toy_spec(policy={"deadline": 10}))
+    fleet.core.start_run(toy_spec(rounds={"deadline": 10}))
     fleet.hub.advance(6)
     fleet.answer("a")
     fleet.crash()
@@ -199,10 +199,10 @@ DEFAULT = {"min_agents": None, "gather_timeout": 60, "deadline": 10}
 
 
 def test_fleet_of_which_too_few_are_up_keeps_its_model_until_the_operator_asks_for_fewer() -> None:
-    fleet = Fleet().begin("a", "b", policy=DEFAULT)
+    fleet = Fleet().begin("a", "b", rounds=DEFAULT)
     fleet.finish("a", "b")
     fleet.birth("b", status="down")
-    fleet.core.start_run(toy_spec("r2", policy=DEFAULT))
+    fleet.core.start_run(toy_spec("r2", rounds=DEFAULT))
     assert fleet.core.runs.document("r2")["reason"].startswith(
         "needs 2 vehicles that can answer (to learn from fewer: --min-agents): 1 is up; waits until "
     )
@@ -211,28 +211,28 @@ def test_fleet_of_which_too_few_are_up_keeps_its_model_until_the_operator_asks_f
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 60 s (1 up in all; to learn from "
         "fewer: --min-agents)"
     )
-    fleet.begin(run="r3", policy={"min_agents": 1})
+    fleet.begin(run="r3", rounds={"min_agents": 1})
     fleet.finish("a", run="r3")
     assert fleet.record(version=2).cohort == ["a"]
 
 
 def test_half_is_of_those_who_learned_the_model_in_use_and_not_of_those_left_out() -> None:
-    fleet = Fleet().begin(*"abcdefgh", policy=DEFAULT, without=["g", "h"])
-    assert fleet.state().spec.policy.min_agents == 3
+    fleet = Fleet().begin(*"abcdefgh", rounds=DEFAULT, without=["g", "h"])
+    assert fleet.state().spec.rounds.min_agents == 3
     fleet.finish(*"abcdef")
     fleet.core.models.promote("model", 1)
     fleet.birth(*"ijklmnop")
-    fleet.begin(run="r2", policy=DEFAULT, without=["a", "b"])
-    assert fleet.state("r2").spec.policy.min_agents == 2
+    fleet.begin(run="r2", rounds=DEFAULT, without=["a", "b"])
+    assert fleet.state("r2").spec.rounds.min_agents == 2
 
 
 def test_elastic_rounds_need_half_of_those_who_are_up_and_not_of_all_who_ever_answered() -> None:
-    fleet = Fleet().begin(*"abcdefgh", policy=DEFAULT)
+    fleet = Fleet().begin(*"abcdefgh", rounds=DEFAULT)
     fleet.finish(*"abcdefgh")
     fleet.core.models.promote("model", 1)
     fleet.birth(*"efgh", status="down")
-    fleet.core.start_run(toy_spec("r2", policy=DEFAULT).model_copy(update={"participation": "elastic"}))
-    assert fleet.state("r2").spec.policy.min_agents == 2
+    fleet.core.start_run(toy_spec("r2", rounds=DEFAULT).model_copy(update={"participation": "elastic"}))
+    assert fleet.state("r2").spec.rounds.min_agents == 2
 
 
 @pytest.mark.parametrize(

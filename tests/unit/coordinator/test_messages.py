@@ -74,7 +74,7 @@ def killed_at_publish(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, number: int
 
 
 @pytest.mark.parametrize("number", range(1, 17))
-@pytest.mark.parametrize("again", [1, 5])
+@pytest.mark.parametrize("again", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and_broker(
     monkeypatch: pytest.MonkeyPatch, number: int, again: int
 ) -> None:

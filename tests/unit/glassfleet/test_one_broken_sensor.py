@@ -25,7 +25,7 @@ from glassfleet.errors import ContributionError
 from glassfleet.evaluation.scores import SCORES
 from glassfleet.numerics.grids import Grid
 from schemas import codec
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.messages import ContributionBody
 from tests.support.engine_bench import Play, fold
 from tests.support.sample_models import search

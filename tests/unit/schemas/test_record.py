@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from schemas.documents import canonical_json, document_digest
+from schemas.codec import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.record import ModelRecord, Signature, Training
 

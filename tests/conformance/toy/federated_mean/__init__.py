@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from glassfleet.contract.abilities import Abilities
 from glassfleet.contract.checks import at_most
 from glassfleet.contract.messages import Contribution, Done
 from glassfleet.contract.rows import select_numbers
+from glassfleet.contract.scheme import Abilities
 from glassfleet.contract.sums import SumScheme, taken_up
 from glassfleet.contract.tasks import SchemeQuestion
 from glassfleet.data.documents import RunParameters, document_errors, document_of, read_document_head

@@ -25,7 +25,7 @@ from tests.support.coordinator_bench import Cloud, authorities, is_believed, rec
 from tests.support.processes import eventually
 
 OFFER = "this fleet could learn privately, nobody would see a single vehicle's numbers: --private"
-SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "policy": {}}
+SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "rounds": {}}
 
 
 @pytest.mark.parametrize(("vehicles", "offered"), [(7, False), (8, True)])
@@ -44,7 +44,7 @@ def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(ve
         {"scheme": "tsk", "parameters": {"antecedents": "local"}},
         {"participation": "elastic"},
         {"rollout": {"stages": [{"share": 0.5}]}},
-        {"policy": {"sample": 0.5}},
+        {"rounds": {"sample": 0.5}},
         {"max_rows_each": 5},
         {"parameters": {"no_such": 1}},
         {"scheme": "no-such"},

@@ -20,7 +20,7 @@ from schemas.trust.certificates import owner_of
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal, read_request
 from schemas.trust.owner import Owner, Role
 from schemas.trust.signing import Signer, Verifier
-from tests.support.authorities import number_in
+from tests.support.authorities import Calendar, number_in
 
 V1 = Owner("agent", "v1")
 
@@ -28,27 +28,13 @@ V1 = Owner("agent", "v1")
 UNKNOWN_KEY = (bytes.fromhex("302a300506032b6570"), bytes.fromhex("302a300506032b6501"))
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-    def __call__(self) -> dt.datetime:
-        return self.now
-
-    def seconds(self) -> float:
-        return self.now.timestamp()
-
-    def skip(self, **time: float) -> None:
-        self.now += dt.timedelta(**time)
+@pytest.fixture
+def clock() -> Calendar:
+    return Calendar()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def authority(tmp_path: Path, clock: Clock) -> Authority:
+def authority(tmp_path: Path, clock: Calendar) -> Authority:
     return Authority.create(tmp_path / "ca", "test CA", clock=clock)
 
 

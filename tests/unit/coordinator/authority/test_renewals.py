@@ -15,26 +15,16 @@ from coordinator.authority.store import Authority
 from schemas.errors import WireError
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal
 from schemas.trust.owner import Owner
+from tests.support.authorities import Calendar
 
 LASTS = 100
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-    def __call__(self) -> dt.datetime:
-        return self.now
-
-    def skip(self, days: float) -> None:
-        self.now += dt.timedelta(days=days)
 
 
 class Renewing:
     """An authority, and one process that renews at it."""
 
     def __init__(self, folder: Path, role: str = "agent") -> None:
-        self.clock = Clock()
+        self.clock = Calendar()
         self.authority = Authority.create(folder / "ca", "test CA", days=100_000, clock=self.clock)
         self.owner = Owner(role, "v1")  # type: ignore[arg-type]
         self.key = new_key()
@@ -67,10 +57,10 @@ def test_vehicle_that_renews_without_end_is_refused_by_name_and_the_list_stays_s
             vehicle.renew()
     assert caught.value.code == "too-many"
     assert (len(vehicle.authority.issued()), vehicle.listed()) == (8, 6)
-    vehicle.clock.skip(LASTS - 0.5)
+    vehicle.clock.skip(days=LASTS - 0.5)
     with pytest.raises(WireError, match="too-many"):
         vehicle.renew()
-    vehicle.clock.skip(0.5)
+    vehicle.clock.skip(days=0.5)
     with pytest.raises(WireError, match="expired"):  # all were made at one time
         vehicle.renew()
 
@@ -120,10 +110,10 @@ def test_renewal_of_others_revokes_nothing(tmp_path: Path, role: str) -> None:
 def test_list_forgets_what_expired_but_not_who_could_date_a_model_back(tmp_path: Path, role: str, listed: int) -> None:
     gone = Renewing(tmp_path, role)
     gone.authority.revoke("v1")
-    gone.clock.skip(LASTS)
+    gone.clock.skip(days=LASTS)
     gone.authority.refresh_crl()
     assert gone.listed() == 1, "clocks differ"
-    gone.clock.skip(1)
+    gone.clock.skip(days=1)
     gone.authority.refresh_crl()
     assert gone.listed() == listed
 
@@ -146,6 +136,6 @@ def test_vehicle_is_never_locked_out_whenever_it_dies_between_receipt_and_storag
                 vehicle.certificate = made
             ends = x509.load_pem_x509_certificate(vehicle.certificate).not_valid_after_utc
             if vehicle.clock.now + dt.timedelta(days=days) < ends:
-                vehicle.clock.skip(days)
+                vehicle.clock.skip(days=days)
         vehicle.authority.refresh_crl()
         assert vehicle.listed() <= 7

@@ -60,7 +60,7 @@ def test_engine_rejects_a_task_of_another_run() -> None:
 
 
 def test_engine_finds_the_domain_first_when_none_is_given() -> None:
-    play = Play(toy_spec(domain=None, policy={"deadline": 10}))
+    play = Play(toy_spec(domain=None, rounds={"deadline": 10}))
     assert play.phase == "domain"
     play.answer("a", "b", "c")
     play.answer("a", "b")
@@ -68,8 +68,7 @@ def test_engine_finds_the_domain_first_when_none_is_given() -> None:
     assert play.state.domain_contributors == ("a", "b", "c")
     assert play.phase == "recruiting"
     assert play.requests[-1].phase == "statistics"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b"), "c is silent: the round does not wait for it"
+    assert play.open.asked == ("a", "b"), "c is silent: the round does not wait for it"
     assert play.outcomes("c") == ["accepted"], "but it counts when it answers"
     play.finish("a", "b", "c")
     assert play.state.cohort == ("a", "b", "c")
@@ -77,7 +76,7 @@ def test_engine_finds_the_domain_first_when_none_is_given() -> None:
 
 
 def test_engine_chooses_the_columns_that_most_agents_offer() -> None:
-    play = Play(toy_spec(domain=None, policy={"gather_agents": 2}), agents=())
+    play = Play(toy_spec(domain=None, rounds={"gather_agents": 2}), agents=())
     play.up("a", Offer(frozenset({"toy"}), ("p", "q"), "t"))
     play.up("b", Offer(frozenset({"toy"}), ("x", "y"), "t"))
     assert play.phase == "gathering"
@@ -85,12 +84,11 @@ def test_engine_chooses_the_columns_that_most_agents_offer() -> None:
     play.up("d", Offer(frozenset({"toy"}), ("x", "y"), "t"))
     assert play.state.features == ("x", "y")
     assert play.state.target == "t"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("b", "c", "d")
+    assert play.open.asked == ("b", "c", "d")
 
 
 def test_engine_counts_whoever_answers_when_elastic() -> None:
-    play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+    play = Play(toy_spec(participation="elastic", rounds={"deadline": 10}))
     play.answer("a", "b", "c")
     play.answer("a")
     play.pass_time(10)
@@ -144,7 +142,7 @@ def test_engine_never_asks_who_is_left_out_and_refuses_what_it_says() -> None:
 
 
 def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
-    play = Play(toy_spec(without=["c"], policy={"gather_agents": 3, "gather_timeout": 5}))
+    play = Play(toy_spec(without=["c"], rounds={"gather_agents": 3, "gather_timeout": 5}))
     play.pass_time(5)
     assert play.state.reason.endswith("not counted: is left out of this run (c)")
 
@@ -204,7 +202,7 @@ def test_engine_fails_by_name_when_the_scheme_misbehaves(parameters: dict[str, o
 
 
 def test_engine_never_lets_time_go_back() -> None:
-    play = Play(toy_spec(policy={"deadline": 10}))
+    play = Play(toy_spec(rounds={"deadline": 10}))
     play.answer("a")
     play.pass_time(9)
     play.at = -100.0
@@ -229,12 +227,11 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
 
 
 def waited_for(play: Play) -> list[str]:
-    assert play.state.open is not None
-    return list(play.state.open.asked)
+    return list(play.open.asked)
 
 
 def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadline() -> None:
-    play = Play(toy_spec(participation="elastic", policy={"deadline": 10}))
+    play = Play(toy_spec(participation="elastic", rounds={"deadline": 10}))
 
     first = play.state.levels[-1].task
     play.answer("a", "b")
@@ -256,13 +253,12 @@ def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadl
 
 @pytest.mark.parametrize("kind", ["words", "numbers in mph"])
 def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str) -> None:
-    spec = toy_spec(policy={"min_agents": 2, "gather_agents": 4, "gather_timeout": 60}, domain=None)
+    spec = toy_spec(rounds={"min_agents": 2, "gather_agents": 4, "gather_timeout": 60}, domain=None)
     play = Play(spec, agents=())
     for agent, of_x in (("a", "numbers in km/h"), ("b", "numbers"), ("c", "numbers in km/h"), ("d", kind)):
         play.up(agent, Offer(frozenset({"toy"}), ("x",), "y", (of_x, "numbers")))
     assert play.phase == "domain"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b", "c")
+    assert play.open.asked == ("a", "b", "c")
     assert why_not(unable(play.state)) == f"; not counted: has {kind} in 'x', where most have numbers in km/h (d)"
     parameters = TOY_ENGINE.server_parameters(play.state)
     assert parameters.units == {"x": "km/h"}
@@ -273,7 +269,6 @@ def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str
 
 
 def test_agents_that_tell_no_kinds_hold_numbers() -> None:
-    play = Play(toy_spec(policy={"min_agents": 2, "gather_agents": 3}), agents=("a", "b"))
+    play = Play(toy_spec(rounds={"min_agents": 2, "gather_agents": 3}), agents=("a", "b"))
     play.up("c", Offer(frozenset({"toy"}), ("x",), "y", ("words", "numbers")))
-    assert play.state.open is not None
-    assert (play.state.open.asked, play.state.kinds) == (("a", "b"), {})
+    assert (play.open.asked, play.state.kinds) == (("a", "b"), {})

@@ -70,7 +70,7 @@ def test_journal_begins_anew_only_where_more_was_answered_than_the_bound(monkeyp
 
 
 def test_answers_to_closed_rounds_are_told_as_what_they_are_after_a_checkpoint_and_a_restart() -> None:
-    fleet = elastic("a", "b", "c", policy={"min_agents": 2, "deadline": 5})
+    fleet = elastic("a", "b", "c", rounds={"min_agents": 2, "deadline": 5})
     first = fleet.task()
     fleet.answer("a", "b")
     fleet.pass_time(6)

@@ -42,19 +42,18 @@ def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
 
 
 def test_engine_waits_for_agents_before_the_first_round() -> None:
-    play = Play(toy_spec(policy={"gather_agents": 2}), agents=("a",))
+    play = Play(toy_spec(rounds={"gather_agents": 2}), agents=("a",))
     assert play.phase == "gathering"
     play.up("z", Offer(frozenset({"other"}), ("x",), "y"))
     play.up("y", Offer(frozenset({"toy"}), ("w",), "y"))
     assert play.phase == "gathering", "neither another scheme nor other columns count"
     play.up("b")
     assert play.phase == "recruiting"
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b")
+    assert play.open.asked == ("a", "b")
 
 
 def test_engine_fails_by_name_when_too_few_agents_come() -> None:
-    play = Play(toy_spec(policy={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
+    play = Play(toy_spec(rounds={"gather_agents": 2, "gather_timeout": 5}), agents=("a",))
     assert wakes_at(play.state) == 5.0
     play.pass_time(4.9)
     assert not play.state.is_ended
@@ -63,7 +62,7 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     assert play.phase == "failed"
     assert play.state.reason == (
         "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 up in all; to learn from "
-        "fewer: policy.gather_agents); not counted: has no column 'x' (blind)"
+        "fewer: rounds.gather_agents); not counted: has no column 'x' (blind)"
     )
 
 
@@ -78,7 +77,7 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     ],
 )
 def test_engine_says_why_when_no_columns_can_be_settled(named: dict[str, Any], offer: Offer, why: str) -> None:
-    spec = toy_spec(policy={"gather_agents": 2, "gather_timeout": 5})
+    spec = toy_spec(rounds={"gather_agents": 2, "gather_timeout": 5})
     plain = spec.model_copy(update={"domain": None, "features": None, "target": None, **named})
     play = Play(plain, agents=())
     for agent in ("a", "b"):
@@ -89,7 +88,7 @@ def test_engine_says_why_when_no_columns_can_be_settled(named: dict[str, Any], o
 
 
 def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
-    play = Play(toy_spec(policy={"deadline": 10, "grace": 2}))
+    play = Play(toy_spec(rounds={"deadline": 10, "grace": 2}))
     play.answer("a", "b")
     play.pass_time(10)
     assert play.phase == "recruiting", "the grace still runs"
@@ -106,14 +105,14 @@ def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
 
 
 def test_engine_closes_early_when_the_target_is_reached() -> None:
-    play = Play(toy_spec(policy={"target": 2}))
+    play = Play(toy_spec(rounds={"target": 2}))
     play.answer("b", "c")
     assert play.state.cohort == ("b", "c")
     assert play.state.rounds[0].dropped_agents == {}, "not needed is not lost"
 
 
 def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
-    play = Play(toy_spec(policy={"target": 1, "min_agents": 0.9}))
+    play = Play(toy_spec(rounds={"target": 1, "min_agents": 0.9}))
     play.answer("a", "b")
     assert play.phase == "recruiting", "two of three are no 90 %"
     play.answer("c")
@@ -122,8 +121,8 @@ def test_engine_keeps_waiting_at_the_target_until_the_quorum_is_met() -> None:
 
 def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
     agents = tuple(f"agent-{number}" for number in range(20))
-    plays = [Play(toy_spec(policy={"sample": 0.25}, seed=seed), agents=agents) for seed in (1, 1, 2)]
-    asked = [play.state.open.asked for play in plays if play.state.open]
+    plays = [Play(toy_spec(rounds={"sample": 0.25}, seed=seed), agents=agents) for seed in (1, 1, 2)]
+    asked = [play.open.asked for play in plays if play.state.open]
     assert len(asked[0]) == 5
     assert asked[0] == asked[1] != asked[2]
     outsider = next(agent for agent in agents if agent not in asked[0])
@@ -131,7 +130,7 @@ def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
 
 
 def test_engine_replays_for_the_survivors_when_a_member_is_lost() -> None:
-    play = Play(toy_spec(parameters={"levels": 4}, policy={"deadline": 10}))
+    play = Play(toy_spec(parameters={"levels": 4}, rounds={"deadline": 10}))
     play.answer("a", "b", "c")
     play.answer("a", "b", "c")
     assert play.state.levels[-1].number == 3
@@ -148,7 +147,7 @@ def test_engine_replays_for_the_survivors_when_a_member_is_lost() -> None:
 
 
 def test_engine_goes_on_without_a_restart_when_the_levels_agree() -> None:
-    play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, policy={"deadline": 10}))
+    play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, rounds={"deadline": 10}))
     play.answer("a", "b", "c")
     play.answer("a", "b", "c")
     play.answer("a", "b")
@@ -160,7 +159,7 @@ def test_engine_goes_on_without_a_restart_when_the_levels_agree() -> None:
 
 
 def test_engine_extends_then_fails_when_the_quorum_is_missed() -> None:
-    play = Play(toy_spec(policy={"min_agents": 2, "extensions": 2, "deadline": 10}))
+    play = Play(toy_spec(rounds={"min_agents": 2, "extensions": 2, "deadline": 10}))
     play.answer("a")
     play.pass_time(10)
     play.pass_time(10)
@@ -176,7 +175,7 @@ def test_engine_extends_then_fails_when_the_quorum_is_missed() -> None:
 
 def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed() -> None:
     play = Play(
-        toy_spec(policy={"min_agents": 5, "on_missed_quorum": "fail", "deadline": 10}), agents=tuple("abcdefghi")
+        toy_spec(rounds={"min_agents": 5, "on_missed_quorum": "fail", "deadline": 10}), agents=tuple("abcdefghi")
     )
     for agent, offer in (
         ("blind", Offer(frozenset({"toy"}), ("z",), "y")),
@@ -198,7 +197,7 @@ def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed()
 
 
 def test_engine_counts_a_fractional_quorum_of_the_founders_in_a_cohort() -> None:
-    play = Play(toy_spec(policy={"min_agents": 0.5, "deadline": 10}), agents=("a", "b", "c", "d"))
+    play = Play(toy_spec(rounds={"min_agents": 0.5, "deadline": 10}), agents=("a", "b", "c", "d"))
     play.answer("a", "b", "c", "d")
     play.answer("a", "b")
     play.pass_time(10)
@@ -209,7 +208,7 @@ def test_engine_counts_a_fractional_quorum_of_the_founders_in_a_cohort() -> None
 
 
 def test_engine_ends_at_once_when_every_agent_that_could_answer_refuses() -> None:
-    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}))
+    play = Play(toy_spec(rounds={"min_agents": 1, "deadline": 10}))
     for agent in "ab":
         play.send(Refused(play.at, agent, play.task.digest, "the target is numeric here"))
     assert not play.state.is_ended, "c may answer yet"
@@ -221,12 +220,12 @@ def test_engine_ends_at_once_when_every_agent_that_could_answer_refuses() -> Non
 
 
 def test_engine_waits_when_one_has_answered_or_an_agent_that_could_answer_came_up() -> None:
-    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
+    play = Play(toy_spec(rounds={"min_agents": 2, "deadline": 10}))
     play.answer("a")
     for agent in "bc":
         play.send(Refused(play.at, agent, play.task.digest, "no disk"))
     assert not play.state.is_ended
-    play = Play(toy_spec(policy={"min_agents": 1, "deadline": 10}), agents=("a",))
+    play = Play(toy_spec(rounds={"min_agents": 1, "deadline": 10}), agents=("a",))
     play.up("d")
     play.send(Refused(play.at, "a", play.task.digest, "no disk"))
     assert not play.state.is_ended
@@ -234,7 +233,7 @@ def test_engine_waits_when_one_has_answered_or_an_agent_that_could_answer_came_u
 
 def test_engine_waits_when_nobody_is_up_as_a_round_opens() -> None:
     # A broker that is stopped tells of everybody's end, and then delivers the last answer.
-    play = Play(toy_spec(participation="elastic", policy={"min_agents": 1, "deadline": 10}))
+    play = Play(toy_spec(participation="elastic", rounds={"min_agents": 1, "deadline": 10}))
     play.answer("a", "b")
     for agent in "abc":
         play.send(AgentDown(play.at, agent))

@@ -61,7 +61,7 @@ def in_a_round(vehicles: int, **spec: Any) -> Play:
 
 def after_a_timeout(play: Play) -> Play:
     """Let those be out who have not answered; a cohort is asked again."""
-    play.pass_time(play.spec.policy.deadline)
+    play.pass_time(play.spec.rounds.deadline)
     return play
 
 
@@ -172,7 +172,7 @@ class Watched(TornDisk):
 
 def test_run_is_resumed_without_all_of_its_records_in_memory() -> None:
     agents = [f"v{number:02d}" for number in range(40)]
-    fleet = Fleet(reopen=Watched).begin(*agents, policy={"gather_agents": 40})
+    fleet = Fleet(reopen=Watched).begin(*agents, rounds={"gather_agents": 40})
     fleet.answer(*agents)
     before = fleet.state()
     fleet.crash()

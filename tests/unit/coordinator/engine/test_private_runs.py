@@ -22,9 +22,9 @@ AGENTS = [f"v{number:02d}" for number in range(15)]
 QUICK: dict[str, Any] = {"parameters": {"max_depth": 1, "n_sets": 2}}
 
 
-def paired(vehicles: int = 15, *, rounds: int = 1, **spec: Any) -> PrivateStage:
-    stage = PrivateStage(AGENTS[:vehicles], **{**QUICK, "policy": {"deadline": 10, "max_restarts": 9}, **spec})
-    for _ in range(rounds):
+def paired(vehicles: int = 15, *, answered: int = 1, **spec: Any) -> PrivateStage:
+    stage = PrivateStage(AGENTS[:vehicles], **{**QUICK, "rounds": {"deadline": 10, "max_restarts": 9}, **spec})
+    for _ in range(answered):
         stage.answer(*AGENTS[:vehicles])
     return stage
 
@@ -49,7 +49,7 @@ def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
 
 
 def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_is_lost_who_comes_back() -> None:
-    stage = paired(rounds=3)
+    stage = paired(answered=3)
     stage.answer(*AGENTS[2:])
     stage.wait()
     assert stage.state.open is not None
@@ -61,7 +61,7 @@ def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_
 
 
 def test_end_says_how_many_are_missing_when_too_few_stay() -> None:
-    stage = paired(rounds=3)
+    stage = paired(answered=3)
     stage.finish(*AGENTS[7:])
     assert stage.reason.startswith("too-few-for-privacy: 1 vehicles more would have had to stay; 15 were lost")
     stage.check_end()
@@ -71,7 +71,7 @@ def test_end_says_how_many_are_missing_when_too_few_stay() -> None:
 def test_run_waits_for_the_floor_and_says_what_is_missing_when_it_does_not_come(
     vehicles: int, gather: int, name: str
 ) -> None:
-    stage = PrivateStage(AGENTS[:vehicles], **QUICK, policy={"gather_agents": gather, "gather_timeout": 20})
+    stage = PrivateStage(AGENTS[:vehicles], **QUICK, rounds={"gather_agents": gather, "gather_timeout": 20})
     lack = waiting(stage.state)
     assert lack is not None
     assert "8 vehicles" in lack.lack
@@ -84,14 +84,14 @@ def test_run_that_asks_for_more_company_than_there_are_vehicles_ends_by_name_wit
     up: int, text: str
 ) -> None:
     policy = {"deadline": 10, "gather_timeout": 20}
-    stage = PrivateStage(AGENTS[:up], **QUICK, private={"company": 13}, policy=policy)
+    stage = PrivateStage(AGENTS[:up], **QUICK, private={"company": 13}, rounds=policy)
     stage.finish(*AGENTS[:12])
     assert stage.reason.startswith(f"too-few-for-privacy: {text}")
     assert "the run has floor 8 and company 13" in stage.reason
 
 
 def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
-    stage = PrivateStage(AGENTS[:14], **QUICK, earlier=[total_of(AGENTS)], policy={"deadline": 10})
+    stage = PrivateStage(AGENTS[:14], **QUICK, earlier=[total_of(AGENTS)], rounds={"deadline": 10})
     stage.answer(*AGENTS[:13])
     assert waiting(stage.state) is None
     stage.answer(AGENTS[13])
@@ -107,7 +107,7 @@ def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
 
 
 def test_vehicle_of_a_run_that_the_coordinator_has_forgotten_is_left_out_by_name() -> None:
-    stage = paired(rounds=0, earlier=[total_of(AGENTS)])
+    stage = paired(answered=0, earlier=[total_of(AGENTS)])
     stage.answer("v03", values={"totals": [bytes(32)]})
     stage.finish(*AGENTS)
     assert stage.state.lost["v03"] == pairing.UNKNOWN
@@ -116,9 +116,9 @@ def test_vehicle_of_a_run_that_the_coordinator_has_forgotten_is_left_out_by_name
     stage.check_end()
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 15])
+@pytest.mark.parametrize("count", [2, 3, *(pytest.param(count, marks=pytest.mark.slow) for count in (0, 1, 15))])
 def test_group_answers_from_new_rows_where_enough_have_some_and_nobody_is_left_out_for_it(count: int) -> None:
-    stage = paired(rounds=0, earlier=[total_of(AGENTS)])
+    stage = paired(answered=0, earlier=[total_of(AGENTS)])
     for agent in AGENTS[:count]:
         vehicle = stage.vehicles[agent]
         vehicle.own = replace(vehicle.own, new_rows="new rows", new_digest="new digest")
@@ -139,7 +139,7 @@ def test_group_of_an_earlier_run_that_is_too_small_now_waits_for_the_others_of_i
         [*AGENTS[:7], *others],
         **QUICK,
         earlier=[total_of(others), total_of(AGENTS[:11])],
-        policy={"deadline": 10},
+        rounds={"deadline": 10},
     )
     stage.finish(*AGENTS[:7], *others)
     assert stage.state.cohort == tuple(others)
@@ -166,7 +166,7 @@ def test_group_of_an_earlier_run_that_is_too_small_now_waits_for_the_others_of_i
     ],
 )
 def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dict[str, Any], text: str) -> None:
-    stage = paired(rounds=0)
+    stage = paired(answered=0)
     [outcome] = stage.answer("v00", values=values)
     assert outcome.startswith("rejected impossible")
     assert text in outcome
@@ -176,7 +176,7 @@ def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dic
 
 
 def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_the_central_one() -> None:
-    stage = paired(rounds=3)
+    stage = paired(answered=3)
     request = stage.request
     assert request is not None
     stage.send(Refused(stage.at, "v00", request.task_digest, "single-out"))
@@ -220,7 +220,7 @@ def test_group_is_founded_again_without_a_vehicle_that_most_of_it_refuse(accept:
 
 @pytest.mark.parametrize("liars", [1, 7])
 def test_vehicles_that_blame_another_and_are_no_majority_are_lost_themselves(liars: int) -> None:
-    stage = paired(policy={"deadline": 10, "min_agents": 8})
+    stage = paired(rounds={"deadline": 10, "min_agents": 8})
     refuse(stage, "v12", *AGENTS[:liars])
     stage.answer(*AGENTS[liars:])
     if liars == 1:
@@ -234,7 +234,7 @@ def test_vehicles_that_blame_another_and_are_no_majority_are_lost_themselves(lia
 
 
 def test_group_that_has_told_a_sum_is_not_founded_again() -> None:
-    stage = paired(rounds=2)
+    stage = paired(answered=2)
     refuse(stage, "v12", *AGENTS[:8])
     stage.finish(*AGENTS[8:])
     assert stage.state.phase == "failed"
@@ -272,9 +272,9 @@ def test_other_groups_keep_their_answers_when_one_is_founded_again() -> None:
     stage.check_end()
 
 
-@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
-    stage = paired(rounds=rounds)
+    stage = paired(answered=rounds)
     stage.vehicles["v07"].lies = True
     stage.answer(*AGENTS)
     assert stage.phase == "checking"
@@ -287,9 +287,9 @@ def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int
     stage.check_end()
 
 
-@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize("rounds", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_by_name(rounds: int) -> None:
-    stage = paired(rounds=rounds)
+    stage = paired(answered=rounds)
     stage.answer("v00", noise=np.uint64(2**63 + 12345))
     stage.answer(*AGENTS[1:])
     assert stage.phase == "checking"
@@ -322,7 +322,7 @@ def test_group_with_more_rows_than_the_sums_are_good_for_is_checked_for_a_liar_b
 
 
 def test_vehicle_that_does_not_answer_the_check_leaves_with_company() -> None:
-    stage = paired(rounds=2)
+    stage = paired(answered=2)
     stage.vehicles["v07"].lies = True
     stage.answer(*AGENTS)
     stage.finish(*(agent for agent in AGENTS if agent != "v07"))
@@ -336,7 +336,7 @@ def test_vehicle_that_does_not_answer_the_check_leaves_with_company() -> None:
 def test_group_with_false_answers_is_dissolved_when_the_others_are_a_quorum(min_agents: int) -> None:
     agents = [f"v{number:02d}" for number in range(24)]
     with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
-        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10, "min_agents": min_agents})
+        stage = PrivateStage(agents, **QUICK, rounds={"deadline": 10, "min_agents": min_agents})
         stage.answer(*agents)
         first, second = (each.members for each in stage.state.editions)
         stage.answer(first[0], noise=np.uint64(2**63 + 12345))
@@ -354,7 +354,7 @@ def test_group_with_false_answers_is_dissolved_when_the_others_are_a_quorum(min_
 
 
 def test_run_ends_by_name_when_its_course_changed_too_often() -> None:
-    stage = paired(rounds=3, policy={"deadline": 10, "max_restarts": 0})
+    stage = paired(answered=3, rounds={"deadline": 10, "max_restarts": 0})
     stage.finish(*AGENTS[3:])
     assert stage.reason.startswith("too-many-restarts: 1 losses")
 
@@ -363,7 +363,7 @@ def test_run_ends_by_name_when_its_course_changed_too_often() -> None:
 def test_group_that_lost_nobody_is_not_waited_for_again_where_it_answered(rounds: int) -> None:
     agents = [f"v{number:02d}" for number in range(24)]
     with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
-        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10})
+        stage = PrivateStage(agents, **QUICK, rounds={"deadline": 10})
         for _ in range(rounds):
             stage.answer(*agents)
         hurt, unhurt = (each.members for each in stage.state.editions)
@@ -384,12 +384,12 @@ def test_group_that_lost_nobody_is_not_waited_for_again_where_it_answered(rounds
 
 
 def test_vehicle_that_asks_for_more_than_there_are_is_left_out_and_named() -> None:
-    stage = paired(rounds=0)
+    stage = paired(answered=0)
     stage.answer("v00", values={"floor": 10**6})
     stage.finish(*AGENTS[1:])
     assert stage.phase == "finished"
     assert stage.state.lost == {"v00": "asks for 1000000 vehicles"}
-    stage = paired(8, rounds=0)
+    stage = paired(8, answered=0)
     stage.answer("v00", values={"floor": 10**6})
     stage.answer(*AGENTS[1:8])
     assert stage.reason.startswith("too-few-for-privacy: 7 vehicles take part, 1 more are needed")

@@ -68,7 +68,7 @@ def played(vehicles: int, spec: dict[str, Any]) -> Play:
     agents = tuple(f"v{number:05d}" for number in range(vehicles))
     play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, **spec), agents=agents)
     play.answer(*agents[1:])
-    play.pass_time(play.spec.policy.deadline)
+    play.pass_time(play.spec.rounds.deadline)
     for number in range(vehicles // 10):
         play.up(f"w{number:05d}")
     play.finish(*agents[vehicles // 10 :])
@@ -82,8 +82,8 @@ def played(vehicles: int, spec: dict[str, Any]) -> Play:
         {},
         {"without": ["v00000"]},
         {"participation": "elastic"},
-        {"participation": "elastic", "policy": {"sample": 0.5}},
-        {"policy": {"sample": 0.5}},
+        {"participation": "elastic", "rounds": {"sample": 0.5}},
+        {"rounds": {"sample": 0.5}},
     ],
 )
 def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
@@ -98,13 +98,12 @@ def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
 def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> None:
     agents = tuple(f"v{number:05d}" for number in range(500))
     for sampled in (1, 2, 250):
-        play = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents)
+        play = Play(toy_spec(seed=seed, rounds={"sample": sampled}), agents=agents)
         body = play.requests[0].request
-        assert play.state.open is not None
-        assert len(play.state.open.asked) == sampled
+        assert len(play.open.asked) == sampled
         assert body.asked is None
         assert body.sample is not None
-        assert tuple(filter(body.sample.asks, agents)) == play.state.open.asked
+        assert tuple(filter(body.sample.asks, agents)) == play.open.asked
 
 
 def test_private_request_tells_a_group_once_who_is_in_it() -> None:
@@ -226,10 +225,7 @@ def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int]
         RunSpec.from_document(document)
 
 
-@pytest.mark.parametrize("scheme", ["frt", "tsk"])
-def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
-    engine = Engine()
-    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
-    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
-        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
-    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
+def test_what_a_private_run_cannot_go_with_is_said_before_it() -> None:
+    document = {"scheme": "tsk", "parameters": {"antecedents": "local"}, "private": {}}
+    with pytest.raises(UsageError, match="own rules are no sums"):
+        Engine().parameters(RunSpec.from_document(document))

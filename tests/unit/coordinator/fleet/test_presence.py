@@ -44,7 +44,7 @@ def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in
 ) -> None:
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_BURST", 10)
     monkeypatch.setattr("coordinator.fleet.directory.BIRTHS_PER_MINUTE", 6.0)
-    fleet = Fleet().begin("a", "b", policy={"gather_agents": 3, "gather_timeout": 3600.0})
+    fleet = Fleet().begin("a", "b", rounds={"gather_agents": 3, "gather_timeout": 3600.0})
     size = len(fleet.journal.entries)
     for index in range(200):
         fleet.birth("a", incarnation=str(index // 2), status="down" if index % 2 else "up")
@@ -71,7 +71,7 @@ def test_coordinator_knows_vehicles_that_are_down_after_a_restart_from_what_the_
     assert fleet.core.fleet.counts() == {"up": 1, "down": 1}
     fleet.birth("b", incarnation="2")
     assert fleet.core.fleet.counts() == {"up": 2}
-    fleet.begin(policy={"gather_agents": 2})
+    fleet.begin(rounds={"gather_agents": 2})
     assert fleet.core.runs.document("r1")["phase"] == "recruiting"
 
 

@@ -16,11 +16,10 @@ from starlette.types import ASGIApp
 
 from coordinator.authority import web
 from coordinator.config import CoordinatorConfig
-from coordinator.http import tokens
-from coordinator.http.access import HTTP_LIMITS, PAGE, READER, Door, StatedRoute, open_door, stated_app
+from coordinator.http import access
+from coordinator.http.access import HTTP_LIMITS, PAGE, READER, Door, StatedRoute, TokenCheck, open_door, stated_app
 from coordinator.http.api import make_app
 from coordinator.http.guard import Guard, short_answer
-from coordinator.http.tokens import TokenCheck
 from coordinator.http.waiting import waiting_app
 from coordinator.main import build
 from coordinator.telemetry import logs
@@ -189,7 +188,7 @@ def test_odd_header_is_no_fault_of_ours_and_opens_nothing(
     apps: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, header: Header
 ) -> None:
     logs.configure("info", "json")
-    monkeypatch.setattr(tokens, "DELAY", 0.0)
+    monkeypatch.setattr(access, "DELAY", 0.0)
     for name, method, path in EVERYWHERE:
         status, _ = ask(apps[name], method, path, header, body=b"{}" if method == "POST" else b"")
         assert 400 * (method == "POST") <= status < 500, path
@@ -271,7 +270,7 @@ def test_guessed_tokens_wait_and_the_right_one_of_the_same_address_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs.configure("info", "json")
-    monkeypatch.setattr(tokens, "DELAY", 3600.0)
+    monkeypatch.setattr(access, "DELAY", 3600.0)
     check = TokenCheck(TOKEN)
     request = Request({"type": "http", "path": "/api/runs", "client": ("127.0.0.1", 1)})
 
@@ -287,6 +286,6 @@ def test_guessed_tokens_wait_and_the_right_one_of_the_same_address_does_not(
 
     kinds, is_open = asyncio.run(guess())
     assert is_open
-    refused = 20 - tokens.FREE - tokens.WAITING
-    assert kinds == ["answered"] * tokens.FREE + ["waits"] * tokens.WAITING + ["refused"] * refused
+    refused = 20 - access.FREE - access.WAITING
+    assert kinds == ["answered"] * access.FREE + ["waits"] * access.WAITING + ["refused"] * refused
     assert capsys.readouterr().err.count("wrong-token") == 1

@@ -95,7 +95,7 @@ JSON = {"Content-Type": "application/json"}
         (EXPLAIN, {"json": {"row": [0.5] * 9000}}, "row: at most "),
         (EXPLAIN, {"json": {"row": [""]}}, "the row has 1 values, the model takes 2"),
         (EXPLAIN, {"json": {"row": [0.5, ""]}}, "b must be a number, got ''"),
-        ("/api/runs", {"json": {"scheme": "frt", "policy": {"min_agents": 10**30}}}, "integers beyond 64 bits"),
+        ("/api/runs", {"json": {"scheme": "frt", "rounds": {"min_agents": 10**30}}}, "integers beyond 64 bits"),
         (
             "/api/rollouts",
             {"json": {"name": "m", "version": 1, "plan": {"min_reports": 10**30}}},
@@ -113,7 +113,7 @@ JSON = {"Content-Type": "application/json"}
         (EXPLAIN, {}, "the body is missing: send a JSON object"),
         ("/api/models/m/counterfactual", {"json": {"row": [0, 0], "keep": [1]}}, "keep.0: must be a text, got 1"),
         ("/api/models/m/promote", {"json": {"version": True}}, "version: must be a whole number, got true"),
-        ("/api/runs", {"json": {"scheme": "frt", "policy": {"deadline": True}}}, "policy.deadline: true is no number"),
+        ("/api/runs", {"json": {"scheme": "frt", "rounds": {"deadline": True}}}, "rounds.deadline: true is no number"),
         ("/api/runs", {"json": {"scheme": "frt", "seed": False}}, "seed: false is no number"),
         (
             "/api/rollouts",

@@ -11,20 +11,20 @@ import httpx
 import pytest
 
 from coordinator.config import CoordinatorConfig
+from coordinator.http.access import TokenCheck
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison
-from coordinator.http.dashboard.leakage import place_of
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
-from coordinator.http.tokens import TokenCheck
 from coordinator.main import build
 from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet.contract import catalogue
-from glassfleet.data.parameters import parameters_of
+from glassfleet.data.documents import parameters_of
 from glassfleet.evaluation.paired import in_words
+from schemas.leakage import place_of
 from schemas.messages import AgentState, Evaluation
 from schemas.record import ModelRecord
 from tests.support.coordinator_http import publish, served, small_document
@@ -38,7 +38,7 @@ FULL: dict[str, Any] = {
     "target": "rented",
     "participation": "cohort",
     "parameters": {"max_depth": None, "n_sets": 3, "nullify": False, "min_gain": 1e-05, "order": 0},
-    "policy": {"min_agents": 1.0, "sample": 0.5, "deadline": 2.5, "target": 4, "on_missed_quorum": "fail"},
+    "rounds": {"min_agents": 1.0, "sample": 0.5, "deadline": 2.5, "target": 4, "on_missed_quorum": "fail"},
     "max_rows_each": 100,
     "without": ["v1", "v2"],
     "seed": 7,
@@ -54,8 +54,8 @@ def spec(**changes: Any) -> RunSpec:
     "wanted",
     [
         spec(),
-        spec(policy={"min_agents": 1}, rollout=None, scheme="tree", parameters={"max_rules": 9}),
-        spec(policy={}, rollout=None, max_rows_each=None, private={"floor": 12, "support": 0}, readmit=["v9"]),
+        spec(rounds={"min_agents": 1}, rollout=None, scheme="tree", parameters={"max_rules": 9}),
+        spec(rounds={}, rollout=None, max_rows_each=None, private={"floor": 12, "support": 0}, readmit=["v9"]),
         spec(scheme="dp_tree", participation="elastic", parameters={"noise": "none", "losses": 2}),
         spec(window={"days": 2.5, "time": "t"}),
     ],
@@ -81,7 +81,7 @@ def test_every_parameter_of_every_scheme_has_a_field_that_says_what_it_is(scheme
 
 
 def test_every_setting_of_a_run_has_a_field() -> None:
-    models = {"": RunSpec, "policy.": RoundPolicy, "private.": PrivatePolicy, "rollout.": RolloutPlan}
+    models = {"": RunSpec, "rounds.": RoundPolicy, "private.": PrivatePolicy, "rollout.": RolloutPlan}
     settings = {f"{place}{each.name}" for place, model in models.items() for each in parameters_of(model)}
     without = {"scheme", "nonce", "rollout.gate"}  # chosen above the others, or set by the coordinator
     assert settings - fields_of("tree").keys() == without
@@ -90,8 +90,8 @@ def test_every_setting_of_a_run_has_a_field() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [
-        ({"policy.deadline": "soon"}, "policy.deadline", "Seconds for each round: must be a number, got 'soon'"),
-        ({"policy.deadline": ""}, "policy.deadline", "is empty"),
+        ({"rounds.deadline": "soon"}, "rounds.deadline", "Seconds for each round: must be a number, got 'soon'"),
+        ({"rounds.deadline": ""}, "rounds.deadline", "is empty"),
         (
             {"parameters.tree.max_rules": "129"},
             "parameters.tree.max_rules",
@@ -108,8 +108,8 @@ def test_every_setting_of_a_run_has_a_field() -> None:
             "parameters.frt.inference",
             "must be 'maximum_matching' or ",
         ),
-        ({"policy.min_agents": "1.5"}, "policy.min_agents", "lies in (0, 1], got 1.5"),
-        ({"policy.min_agents": "5", "policy.sample": "3"}, "policy.sample", "below min_agents 5"),
+        ({"rounds.min_agents": "1.5"}, "rounds.min_agents", "lies in (0, 1], got 1.5"),
+        ({"rounds.min_agents": "5", "rounds.sample": "3"}, "rounds.sample", "below min_agents 5"),
         ({"model": "two words"}, "model", "letters, digits"),
         ({"without": "v1, a b"}, "without", "letters, digits"),
         ({"rollout": "yes", "rollout.stages": "50 %, 20 %"}, "rollout.stages", "must rise, got 0.5, 0.2"),
@@ -128,9 +128,9 @@ def test_error_names_the_field(changes: dict[str, str], field: str, words: str) 
 
 
 def test_quorum_as_a_share_is_of_the_known_fleet_and_the_run_waits_for_so_many() -> None:
-    policy = spec_of({**defaults(), "policy.min_agents": "50 %"}, 15).policy
+    policy = spec_of({**defaults(), "rounds.min_agents": "50 %"}, 15).rounds
     assert (policy.min_agents, policy.gather_agents) == (8, 8)
-    policy = spec_of({**defaults(), "policy.min_agents": "20%", "policy.gather_agents": "9"}, 15).policy
+    policy = spec_of({**defaults(), "rounds.min_agents": "20%", "rounds.gather_agents": "9"}, 15).rounds
     assert (policy.min_agents, policy.gather_agents) == (3, 9)
 
 
@@ -174,11 +174,11 @@ def test_page_says_who_is_there_and_a_wrong_form_comes_back_as_it_was_typed(
     assert '<option value="dusk" selected>as in run dusk' in text
     text = client.get("/new-run?like=dusk").text
     assert (value(text, "model"), value(text, "parameters.frt.n_sets")) == ("bikes", "3")
-    fields = {**texts_of({"spec": FULL}), "csrf": value(text, "csrf"), "policy.deadline": "<soon>"}
+    fields = {**texts_of({"spec": FULL}), "csrf": value(text, "csrf"), "rounds.deadline": "<soon>"}
     answer = client.post("/new-run", data=fields)
     assert answer.status_code == 422
-    assert '<a href="#policy.deadline">Seconds for each round: must be a number' in answer.text
-    assert value(answer.text, "policy.deadline") == "&lt;soon&gt;"
+    assert '<a href="#rounds.deadline">Seconds for each round: must be a number' in answer.text
+    assert value(answer.text, "rounds.deadline") == "&lt;soon&gt;"
     assert value(answer.text, "parameters.frt.n_sets") == "3"
     other = client.post("/new-run", data={**fields, "scheme": "dp_tree"})
     assert other.status_code == 200

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from console.main import cli
-from coordinator.duty.causes import BROKE_OFF, STOPPED, look
+from coordinator.duty import BROKE_OFF, STOPPED, look
 from coordinator.http.dashboard.vehicles import chosen
 from coordinator.process.service import Service
 from coordinator.runs.attendance import Recent

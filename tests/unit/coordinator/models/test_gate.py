@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator.specification.rollout import GATE, RolloutPlan
-from glassfleet.contract.abilities import Abilities
+from glassfleet.contract.scheme import Abilities
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
-from schemas.messages import Evaluation, ModelPointer
+from schemas.messages import Evaluation, ModelPointer, Trial
 from tests.support.coordinator_bench import TOPICS, Fleet
 from tests.support.engine_bench import TOY_ENGINE
 
@@ -24,25 +24,29 @@ class Gated(Fleet):
         self.finish(*agents, run=run)
         self.pass_time(3.0)
 
-    def pointer(self, alias: str = "current") -> ModelPointer | None:
-        topic = TOPICS.model_current("model") if alias == "current" else TOPICS.model_candidate("model")
-        if not (payload := self.hub.retained.get(topic)):
-            return None
-        body = Envelope.from_bytes(payload, fleet="f").body
+    def has(self, alias: str = "current") -> bool:
+        return bool(self.hub.retained.get(getattr(TOPICS, f"model_{alias}")("model")))
+
+    def pointer(self, alias: str = "current") -> ModelPointer:
+        """Return what a name points to; it must point to something."""
+        body = Envelope.from_bytes(self.hub.retained[getattr(TOPICS, f"model_{alias}")("model")], fleet="f").body
         assert isinstance(body, ModelPointer)
         return body
 
+    def trial(self) -> Trial:
+        """Return how the candidate is tried."""
+        trial = self.pointer("candidate").trial
+        assert trial is not None
+        return trial
+
     def current(self) -> int:
-        pointer = self.pointer()
-        return 0 if pointer is None else pointer.version
+        return self.pointer().version if self.has() else 0
 
     def score(self, *agents: str, error: float, constant: float = 1.0, **more: Any) -> None:
         """Agents say how the candidate does; champion, and constant if nothing is said, have the score 1."""
         pointer = self.pointer("candidate")
-        assert pointer is not None
-        assert pointer.trial is not None
-        beside, can = pointer.trial.champion, not more.get("cannot")
-        differences = {each: [error - 1.0, 1e-6, 0.0, 0.0] for each in self.compared(pointer) if can}
+        beside, can = self.trial().champion, not more.get("cannot")
+        differences = {each: [error - 1.0, 1e-6, 0.0, 0.0] for each in self.compared() if can}
         body = Evaluation(
             name="model",
             version=pointer.version,
@@ -59,11 +63,9 @@ class Gated(Fleet):
             payload = Envelope(fleet="f", body=body, run="r1", agent=agent).to_bytes()
             self.publish(TOPICS.evaluation(agent), payload)
 
-    @staticmethod
-    def compared(pointer: ModelPointer) -> list[str]:
-        assert pointer.trial is not None
-        formers = [each.digest for each in pointer.trial.formers]
-        return [pointer.trial.champion, *formers] if pointer.trial.champion else []
+    def compared(self) -> list[str]:
+        trial = self.trial()
+        return [trial.champion, *(each.digest for each in trial.formers)] if trial.champion else []
 
     def newest(self) -> dict[str, Any]:
         return self.core.rollouts.documents("model")[-1]
@@ -81,20 +83,17 @@ def test_first_version_becomes_current_once_all_that_are_up_have_scored_it_bette
 ) -> None:
     fleet.learn("r1", "a", "b", "c")
     record = fleet.record()
-    candidate = fleet.pointer("candidate")
-    assert candidate is not None
-    assert (candidate.digest, candidate.trial and candidate.trial.champion) == (record.digest, "")
+    assert (fleet.pointer("candidate").digest, fleet.trial().champion) == (record.digest, "")
     assert fleet.current() == 0
     fleet.score("a", "b", error=0.4)
     assert fleet.current() == 0, "the third has yet to speak"
     fleet.score("c", error=0.4)
     pointer = fleet.pointer()
-    assert pointer is not None
     assert (pointer.version, pointer.reason) == (
         1,
         "error -60.0% against always forecasting the mean, median of 3 vehicles",
     )
-    assert fleet.pointer("candidate") is None
+    assert not fleet.has("candidate")
     assert fleet.core.metrics["gates.promoted"] == 1
 
 
@@ -103,7 +102,6 @@ def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candid
     fleet.score("a", "b", "c", error=0.995)
     assert fleet.current() == 0
     candidate = fleet.pointer("candidate")
-    assert candidate is not None
     assert candidate.reason == (
         "too-bad: error -0.5% against always forecasting the mean, median of 3 vehicles; the limit is error -1.0%"
     )
@@ -111,7 +109,7 @@ def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candid
         fleet.core.models.rollback("model", None, "why")
     assert fleet.core.models.promote("model", 1, "tried by hand").version == 1
     fleet.hub.pump()
-    assert (fleet.current(), fleet.pointer("candidate")) == (1, None)
+    assert (fleet.current(), fleet.has("candidate")) == (1, False)
 
 
 SUSPECT = "without c the others gain: error 1 instead of 9; start the next run with --without c"
@@ -141,7 +139,6 @@ def test_first_version_is_judged_against_what_vehicles_learn_alone_more_strictly
     passes = "limit" not in reason
     assert fleet.current() == passes
     pointer = fleet.pointer("current" if passes else "candidate")
-    assert pointer is not None
     assert reason in pointer.reason
     fleet.crash()
     assert fleet.newest()["reason"] == pointer.reason
@@ -198,9 +195,7 @@ def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one
     fleet.score("a", "b", "c", error=1.2)
     assert fleet.current() == 1
     candidate = fleet.pointer("candidate")
-    assert candidate is not None
-    assert candidate.trial is not None
-    assert (candidate.version, candidate.trial.below) == (2, 0), "nobody tries it any more"
+    assert (candidate.version, fleet.trial().below) == (2, 0), "nobody tries it any more"
     assert candidate.reason == (
         "too-bad: error +20.0% against version 1, over 3 vehicles; it may truly be +20.2%, allowed is +1.0%"
     )
@@ -217,7 +212,6 @@ def test_version_that_nobody_scores_stays_a_candidate_by_name_after_two_minutes(
     fleet.pass_time(6.0)
     assert fleet.newest()["reason"] == "too-few-reports: 0 reports until the deadline, 2 needed"
     candidate = fleet.pointer("candidate")
-    assert candidate is not None
     assert (candidate.version, candidate.reason) == (1, fleet.newest()["reason"])
 
 
@@ -290,17 +284,13 @@ class Nights(Gated):
         self.finish("a", "b", "c", run=run)
         self.pass_time(3.0)
         known = {head.digest: error for head, error in zip(self.core.registry.heads("model"), errors, strict=True)}
-        pointer, present = self.pointer("candidate"), self.pointer()
-        assert pointer is not None
-        beside = {}
-        for digest in self.compared(pointer):
-            assert present is not None
-            is_other = digest != present.digest
-            than_present = known[digest] / known[present.digest] - 1.0
+        beside, formers = {}, [each.version for each in self.trial().formers]
+        for digest in self.compared():
+            present = self.pointer().digest
+            than_present, is_other = known[digest] / known[present] - 1.0, digest != present
             beside[digest] = [errors[-1] / known[digest] - 1.0, 1e-6, than_present, 1e-6 * is_other]
         self.score("a", "b", "c", error=errors[-1], constant=9.0, beside=beside)
-        assert pointer.trial is not None
-        return self.current(), [each.version for each in pointer.trial.formers]
+        return self.current(), formers
 
 
 def test_losses_that_are_small_beside_the_present_version_do_not_add_up() -> None:
@@ -318,7 +308,7 @@ def test_candidate_is_compared_with_the_best_that_were_in_use_not_with_the_lates
     for night in range(1, 6):
         assert fleet.night(*errors[:night])[0] == night
     assert fleet.night(*errors) == (6, [3, 2, 4])
-    assert fleet.pointer().reason.startswith("error -0.1% against version 5, the best of 4 versions, over 3 vehicles")  # type: ignore[union-attr]
+    assert fleet.pointer().reason.startswith("error -0.1% against version 5, the best of 4 versions, over 3 vehicles")
     pinned = fleet.core.models.pinned()
     assert {version for _, version in pinned} >= {2, 3, 5, 6}, "no retention takes what the next one is compared with"
     fleet.crash()
@@ -331,8 +321,6 @@ def test_former_version_that_is_the_best_on_new_rows_is_current_again_and_the_ca
     assert fleet.night(1.0, 0.9) == (2, [])
     assert fleet.night(1.0, 1.1, 1.2) == (1, [1])
     pointer, candidate = fleet.pointer(), fleet.pointer("candidate")
-    assert pointer is not None
-    assert candidate is not None
     assert candidate.reason.startswith(
         "former-better: version 1 is the best, error -9.1% against version 2; version 3: error +20.0% against version 1"
     )

@@ -11,7 +11,7 @@ import pytest
 from broker.identity import save_identity
 from console.operator.versions import _line_of_decision
 from coordinator.http.api import make_app
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.topics import Topics
 from tests.support.coordinator_bench import Cloud, authorities, is_believed, record_of, signer_of

@@ -11,7 +11,6 @@ from coordinator.engine import Engine
 from coordinator.journal import Journal
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import read_reference
-from coordinator.models.registry import Registry
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from schemas.envelope import Envelope
@@ -122,20 +121,6 @@ def test_version_leaves_the_broker_after_a_crash_between_the_decision_and_its_pu
 
 
 WALL = 1.8e9
-
-
-def made(version: int) -> tuple[str, bytes]:
-    record = record_of({"scheme": "toy", "version": version}, version=version, run=f"r{version}", scheme="toy")
-    return record.digest, record.to_bytes()
-
-
-def registry_of(journal: Journal, versions: int = 0) -> Registry:
-    """A registry with so many more versions, each of them current once."""
-    registry = Registry(journal, Aliases(lambda: WALL, lambda: WALL), "f", "test", lambda: WALL)
-    for _ in range(versions):
-        model = journal.add_model("m", f"r{len(journal.models('m')) + 1}", made)
-        registry.decide([registry.aliases.to_current("m", model.version, model.digest, "published")])
-    return registry
 
 
 def test_sequence_rises_with_each_decision_when_the_clock_stands_still_or_goes_back() -> None:

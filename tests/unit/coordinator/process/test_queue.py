@@ -27,7 +27,7 @@ from tests.support.scratch_journal import ScratchJournal
 
 
 def test_answers_that_came_in_time_count_when_the_coordinator_was_busy_until_after_the_deadline() -> None:
-    fleet = Fleet().begin("a", "b", policy={"deadline": 10})
+    fleet = Fleet().begin("a", "b", rounds={"deadline": 10})
     messages = [answer_of(agent, fleet.task()) for agent in "ab"]
     began = fleet.hub.now
     fleet.hub.advance(60)  # another run's reduction
@@ -77,7 +77,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
         body = AgentState(status="up", incarnation="1", schemes=["toy"], features=["x"], target="y")
         service.queue.put(Message(TOPICS.agent_state(agent), Envelope(fleet="f", body=body, agent=agent).to_bytes()))
     service.work(0.0)
-    core.start_run(toy_spec(policy={"deadline": 10}))
+    core.start_run(toy_spec(rounds={"deadline": 10}))
     state = core.runs.live.get("r1")
     assert state is not None
     for agent in agents:

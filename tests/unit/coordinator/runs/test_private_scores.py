@@ -18,7 +18,7 @@ from glassfleet.model.intervals import errors_on
 from glassfleet.private.totals import Member, Total
 from glassfleet.private.words import runs_left
 from glassfleet.simulation import central
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.privacy.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain
 
@@ -27,7 +27,7 @@ SPEC: dict[str, Any] = {
     "domain": unit_domain("ab", high=2.0),
     "private": {"patience": 0},
     "parameters": {"max_depth": 2},
-    "policy": {"deadline": 10, "gather_agents": len(AGENTS)},
+    "rounds": {"deadline": 10, "gather_agents": len(AGENTS)},
 }
 
 

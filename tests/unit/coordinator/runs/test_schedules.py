@@ -91,7 +91,7 @@ def test_night_and_its_run_are_written_in_one_transaction() -> None:
     ],
 )
 def test_schedule_does_as_told_while_the_last_run_goes_on(if_running: str, expected: Any, live: str) -> None:
-    fleet = scheduled("a", "b", if_running=if_running, spec={"policy": {"deadline": 600_000}})
+    fleet = scheduled("a", "b", if_running=if_running, spec={"rounds": {"deadline": 600_000}})
     for _ in range(2):
         fleet.pass_time(EVERY)
         fleet.pass_time(5)

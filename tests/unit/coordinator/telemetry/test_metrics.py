@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
-from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState
-from tests.support.agent_bench import rows
+from tests.support.agent_bench import domain_of, rows
 from tests.support.coordinator_bench import Fleet
 from tests.support.memory_broker import Faults
-from tests.support.schedules import empty_like
+from tests.support.schedules import train_only
 from tests.support.simulation import Simulation
 
 ROOT = Path(__file__).parents[4]
@@ -151,7 +150,7 @@ def test_metrics_list_every_fault_that_a_message_may_be_ignored_for() -> None:
 
 def test_series_stay_few_whatever_hostile_messages_say() -> None:
     watched = Watched()
-    watched.fleet.begin("a", policy={"deadline": 10, "min_agents": 1})
+    watched.fleet.begin("a", rounds={"deadline": 10, "min_agents": 1})
     before = len(watched.metrics.page().splitlines())
     for number in range(100):
         name = f"evil-{number}.{'x' * 40}"
@@ -216,7 +215,7 @@ def test_dashboard_asks_only_for_metrics_and_labels_that_exist(panel: str, expre
 def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
     watched = Watched()
     with structlog.testing.capture_logs() as lines:
-        watched.fleet.begin("a", "b", policy={"deadline": 10})
+        watched.fleet.begin("a", "b", rounds={"deadline": 10})
         watched.fleet.answer("a")
         watched.fleet.pass_time(10)
         watched.fleet.finish("a")
@@ -238,21 +237,20 @@ OF_COORDINATOR = {"run-started", "run-resumed", "round-opened", "round-closed", 
 
 
 def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
-    pooled = pool(list(data.values()))
-    domain = pooled_domain(pooled.features, "y", pooled.X, pooled.y)
+    domain = domain_of(pool(list(data.values())))
     return RunSpec(
         run="r1",
         scheme="frt",
         model="m",
         domain=domain,
         parameters={"nullify": False, "min_rows": 1, "max_depth": 2},
-        policy=RoundPolicy(deadline=deadline, gather_agents=3, gather_timeout=30, min_agents=1),
+        rounds=RoundPolicy(deadline=deadline, gather_agents=3, gather_timeout=30, min_agents=1),
     )
 
 
 def fleet(folder: Path, **more: Any) -> tuple[Simulation, dict[str, Dataset]]:
     data = {name: rows(number, 40) for number, name in enumerate(NAMES)}
-    sources = {name: Source(each, empty_like(each)) for name, each in data.items()}
+    sources = {name: train_only(each) for name, each in data.items()}
     there = Simulation(sources, folder, **more)
     there.begin(2.0)
     return there, data
@@ -307,6 +305,7 @@ def test_log_tells_how_many_lines_were_not_told_when_the_flood_is_over(
         structlog.get_logger("coordinator").warning("wrong-token", peer="127.0.0.1")
     text = ""
     while text.count("\n") < 2:
+        time.sleep(0.02)  # reading without a pause loses what is written meanwhile
         text += capsys.readouterr().err
     first, rest = (json.loads(line) for line in text.splitlines())
     assert (first["peer"], rest["event"], rest["untold"]) == ("127.0.0.1", "wrong-token", 6)

@@ -28,9 +28,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.timeplan import TimePlan
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.model.baseline import recorded
-from glassfleet.model.forecasts import tell_forecasts
-from glassfleet.model.intervals import errors_on, intervals
-from schemas.documents import document_digest
+from glassfleet.model.intervals import errors_on, intervals, tell_forecasts
+from schemas.codec import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord

@@ -11,8 +11,7 @@ from edge_agent.live import adapters
 from edge_agent.live.adapters import adapter_of
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, SampleRequest
-from edge_agent.live.rows import LiveRows
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import LiveRows, Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import UsageError
 

@@ -12,8 +12,7 @@ import pytest
 
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, SampleRequest
-from edge_agent.live.rows import LiveRows
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import LiveRows, Samples
 from edge_agent.recordings import RECORDINGS
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.cells import is_empty

@@ -21,8 +21,7 @@ from edge_agent.live import databroker
 from edge_agent.live.adapters import kuksa
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample, SampleRequest, ServerAccess
-from edge_agent.live.rows import LiveRows
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import LiveRows, Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
 from tests.support.processes import eventually

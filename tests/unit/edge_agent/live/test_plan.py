@@ -11,8 +11,7 @@ import pytest
 from console.main import run
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import LiveSample
-from edge_agent.live.rows import LiveRows
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import LiveRows, Samples
 from edge_agent.sources import read_table
 from edge_agent.sources.readers import locate
 from edge_agent.sources.window import WindowStore

@@ -23,8 +23,8 @@ from schemas.envelope import Envelope, frames_for_model
 from schemas.errors import DataError, StorageError
 from schemas.messages import Evaluation, Former, ModelPointer, Trial
 from schemas.record import ModelRecord
+from schemas.rounds import ALL
 from schemas.topics import Topics
-from schemas.trial import ALL
 from tests.support import sample_models
 from tests.support.agent_bench import Bench, domain_of, learned, record_of, rows, source
 from tests.support.authorities import TestCa

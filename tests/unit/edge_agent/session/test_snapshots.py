@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.compute.worker import Budget
 from edge_agent.models.summed import answered
 from edge_agent.session.accounts import WatchStore
 from edge_agent.session.answers import Answerer
@@ -18,6 +17,7 @@ from edge_agent.session.events import RequestSeen
 from edge_agent.session.private import PrivateAnswers
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
 from edge_agent.storage import load_secret, replacing
+from edge_agent.worker import Budget
 from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.sampling import draw

@@ -16,7 +16,7 @@ import pytest
 from console.main import run
 from edge_agent.live.adapters import is_table
 from edge_agent.live.port import SampleRequest
-from edge_agent.live.samples import Samples
+from edge_agent.live.rows import Samples
 from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.location import Location, Reader
 from edge_agent.sources.readers import vehicle_files

@@ -40,7 +40,7 @@ from glassfleet.estimators import (
 )
 from glassfleet.schemes.fedga import Population
 from glassfleet.schemes.tree.params import CLASS_RULES, MAX_REGRESSORS
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 
 ESTIMATORS = [
     FuzzyRegressionTree(),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glassfleet.evaluation.drift import COLUMNS, FEWEST_ROWS, KEPT, MOST, DriftMemory, drifted, figures
-from lab.nights.drift import BEGIN, INPUT, NIGHTS, RULE, Kind, judged, simulated
+from lab.benchmarks.drift import BEGIN, INPUT, NIGHTS, RULE, Kind, judged, simulated
 
 
 @pytest.mark.parametrize("kind", ["rule", "input"])

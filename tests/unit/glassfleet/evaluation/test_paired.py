@@ -15,7 +15,7 @@ from glassfleet.evaluation.paired import (
     difference,
     over_vehicles,
 )
-from lab.nights.simulation import Drift, longest, power, root_mean_square, simulated
+from lab.benchmarks.gate import Drift, longest, power, root_mean_square, simulated
 
 
 @pytest.mark.parametrize(("vehicles", "fleets", "nights"), [(3, 6, 20), (8, 3, 20)])

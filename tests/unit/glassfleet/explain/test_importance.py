@@ -17,7 +17,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.explain import importance, reach
 from glassfleet.model.baseline import ReferenceRow, recorded, reference_of
-from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import tell_forecasts
 from glassfleet.simulation import central
 from tests.support.datasets import numbers
 

@@ -16,8 +16,7 @@ from console.main import cli
 from console.operator.words import difference_lines
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.explain import difference
-from glassfleet.explain.terms import in_words_of
+from glassfleet.explain import difference, in_words_of
 from glassfleet.model.protocol import Model, readable_rules
 from glassfleet.model.rules import Condition, Consequent, Rule
 from schemas.record import ModelRecord

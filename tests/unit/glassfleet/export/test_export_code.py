@@ -17,10 +17,9 @@ from glassfleet.contract import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.c_header import to_c
 from glassfleet.model.baseline import recorded
-from glassfleet.model.forecasts import tell_forecasts
-from glassfleet.model.intervals import errors_on, intervals
+from glassfleet.model.intervals import errors_on, intervals, tell_forecasts
 from lab.schemes.dp_tree import SCHEME as DP_TREE
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import UsageError
 from tests.support.agent_bench import record_of
 from tests.support.sample_models import (

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet.export.fml import to_fml
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, rows, trips
 
 HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]

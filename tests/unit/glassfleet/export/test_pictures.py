@@ -8,8 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from glassfleet.explain import explain_row, partitions
-from glassfleet.explain.terms import in_words_of
+from glassfleet.explain import explain_row, in_words_of, partitions
 from glassfleet.export import FORMATS, export
 from glassfleet.export.formats import shares_picture, tree_picture
 from glassfleet.model.protocol import Model

@@ -21,10 +21,9 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.evaluation.drift import COLUMNS, MOST
 from glassfleet.evaluation.scores import SCORES, ScoresAsked, scored
-from glassfleet.explain import explain_row
-from glassfleet.explain.terms import in_words_of
+from glassfleet.explain import explain_row, in_words_of
 from glassfleet.model.baseline import ReferenceRow, explained, filled, recorded, reference_of, typical_row
-from glassfleet.model.forecasts import tell_forecasts
+from glassfleet.model.intervals import tell_forecasts
 from glassfleet.private.layout import layout_of
 from lab.protocols.paper import pooled_domain
 from schemas.errors import VerificationError

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,15 +50,33 @@ def test_nobody_is_left_out_of_a_fleet_that_is_new_or_stayed_or_changed_by_many(
     assert parted(FLEET, total([f"w{number}" for number in range(9)])) == Apart(), "no vehicle of it is here"
 
 
-def test_one_newcomer_waits_for_two_others() -> None:
-    assert parted([*FLEET, "new"], total(FLEET)).reasons == {
-        "new": "waits for company: too few vehicles are new with it; it joins when 2 more come"
-    }
-    assert parted([*FLEET, "new", "newer"], total(FLEET)).reasons == dict.fromkeys(
-        ["new", "newer"], "waits for company: too few vehicles are new with it; it joins when one more comes"
-    )
-    assert not parted([*FLEET, "new"], total(FLEET)).missing
-    assert not parted([*FLEET, "new", "newer", "newest"], total(FLEET)).reasons
+OTHERS = [f"w{number:02d}" for number in range(20)]
+NEW = "waits for company: too few vehicles are new with it; it joins when "
+ALONE = "company: an earlier run over the same rows had v00{}, too, and nobody leaves alone"
+GROUP = (
+    "waits for its group: of the 15 vehicles of an earlier run {} more are needed, with rows of then; or it joins "
+    "once none of its own is of then"
+)
+
+
+@pytest.mark.parametrize(
+    ("there", "totals", "how", "reasons", "missing"),
+    [
+        ([*FLEET, "new"], [total(FLEET)], {}, {"new": f"{NEW}2 more come"}, []),
+        ([*FLEET, "a", "b"], [total(FLEET)], {}, dict.fromkeys("ab", f"{NEW}one more comes"), []),
+        ([*FLEET, *"abc"], [total(FLEET)], {}, {}, []),
+        (FLEET[1:], [total(FLEET)], {}, dict.fromkeys(["v01", "v02"], ALONE.format("")), ["v00"]),
+        (FLEET[2:], [total(FLEET)], {}, {"v02": ALONE.format(", v01")}, ["v00", "v01"]),
+        ([*FLEET[:8], *OTHERS], [total(FLEET)], {}, dict.fromkeys(FLEET[:8], GROUP.format(1)), FLEET[8:]),
+        ([*FLEET[:9], *OTHERS], [total(FLEET)], {}, {}, []),
+        (OTHERS, [total(FLEET)], {"knowers": OTHERS[:2]}, dict.fromkeys(OTHERS[:2], GROUP.format(9)), FLEET),
+        (OTHERS, [total(FLEET)], {}, {}, []),
+    ],
+)
+def test_who_waits_is_told_for_whom(
+    there: list[str], totals: list[Total], how: dict[str, Any], reasons: dict[str, str], missing: list[str]
+) -> None:
+    assert parted(there, *totals, **how) == Apart(reasons, frozenset(missing))
 
 
 def test_one_with_new_rows_waits_for_two_others() -> None:
@@ -68,53 +88,13 @@ def test_one_with_new_rows_waits_for_two_others() -> None:
 
 
 def test_who_was_in_the_same_runs_as_too_few_waits_for_those() -> None:
-    result = parted([*FLEET, "w1"], total(FLEET), total([*FLEET, "w1", "w2", "w3"]))
-    assert set(result.reasons) >= {"w1"}
     waiting = parted(FLEET, total(FLEET[:8]), total(FLEET[6:]))
     assert [why for why in waiting.reasons.values() if "were in the same runs as it" in why]
-
-
-def test_who_is_missing_takes_others_along_and_is_named() -> None:
-    result = parted(FLEET[1:], total(FLEET))
-    assert result == Apart(
-        dict.fromkeys(
-            ["v01", "v02"],
-            "company: an earlier run over the same rows had v00, too, and nobody leaves alone",
-        ),
-        frozenset({"v00"}),
-    )
-    two = parted(FLEET[2:], total(FLEET))
-    assert two.reasons == {
-        "v02": "company: an earlier run over the same rows had v00, v01, too, and nobody leaves alone"
-    }
 
 
 def test_fleet_that_had_shrunk_stays_as_it_was() -> None:
     result = parted(FLEET[1:], total(FLEET), total(FLEET[3:], FLEET))
     assert set(result.reasons) == {"v01", "v02"}
-
-
-def test_few_of_a_group_wait_for_more_of_it() -> None:
-    others = [f"w{number:02d}" for number in range(20)]
-    result = parted([*FLEET[:8], *others], total(FLEET))
-    assert result == Apart(
-        dict.fromkeys(
-            FLEET[:8],
-            "waits for its group: of the 15 vehicles of an earlier run 1 more are needed, with rows of then; or it "
-            "joins once none of its own is of then",
-        ),
-        frozenset(FLEET[8:]),
-    )
-    assert not parted([*FLEET[:9], *others], total(FLEET)).reasons
-
-
-def test_who_knows_of_a_group_of_which_too_few_are_there_waits_and_nobody_else() -> None:
-    others = [f"w{number:02d}" for number in range(20)]
-    result = parted(others, total(FLEET), knowers=["w03", "w04"])
-    assert set(result.reasons) == {"w03", "w04"}
-    assert all(why.startswith("waits for its group: of the 15 vehicles of an earlier run 9 more are needed")
-               for why in result.reasons.values())  # fmt: skip
-    assert not parted(others, total(FLEET)).reasons
 
 
 @st.composite

@@ -17,8 +17,7 @@ from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, me
 from glassfleet.private.groups import MOST_TOTALS, Announcement, Roster, Terms
 from glassfleet.private.ledger import KEPT_RUNS, Ledger, Limits, Rows, hashed, row_hashes
 from glassfleet.private.totals import Member, Total
-from schemas.codec import decode, digest_of, encode
-from schemas.documents import canonical_json
+from schemas.codec import canonical_json, decode, digest_of, encode
 from schemas.errors import WireError
 
 BODY: dict[str, Any] = {"parameters": {"depth": 3}, "domain": {"a": 1}}

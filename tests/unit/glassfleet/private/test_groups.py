@@ -296,12 +296,6 @@ def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:
     assert len({each.digest for each in (*others, replace(LAYOUT, most=3))}) == 4
 
 
-def test_scheme_without_private_runs_says_why() -> None:
-    scheme: Any = catalogue.load("fedga")
-    with pytest.raises(UsageError, match="fedga has no private runs: "):
-        private_parameters(scheme, scheme.Parameters())
-
-
 def test_each_scheme_with_private_runs_has_support_or_needs_none() -> None:
     """Those named rest on all rows of a vehicle, or have noise: whoever adds one says why."""
     without = {"dp_tree", "fedavg_mlp"}
@@ -315,16 +309,9 @@ def test_each_scheme_with_private_runs_has_support_or_needs_none() -> None:
 
 
 def test_what_is_no_sum_is_refused_with_a_reason() -> None:
-    tsk: Any = catalogue.load("tsk")
-    for own in ({"antecedents": "local"}, {"consequents": "averaged"}):
-        with pytest.raises(UsageError, match="antecedents="):
-            private_parameters(tsk, tsk.Parameters(**own))
     frbc: Any = catalogue.load("frbc")
     with pytest.raises(UsageError, match="weights="):
         private_parameters(frbc, frbc.Parameters(weights="owners"))
-    dp_tree: Any = catalogue.load("dp_tree")
-    with pytest.raises(UsageError, match='noise="aggregate"'):
-        private_parameters(dp_tree, dp_tree.Parameters(noise="paper"))
     asked = {"features": ("a",), "target": "y"}
     with pytest.raises(UsageError, match="declare them"):
         DISCOVERY.private(DiscoveryParameters(**asked, labels=True))

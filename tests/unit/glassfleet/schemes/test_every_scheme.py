@@ -68,7 +68,7 @@ def test_fleet_learns_with_every_scheme_when_a_vehicle_is_killed_midway(
     sim.heal_everything()
     participation = "cohort" if "cohort" in scheme.participation else "elastic"
     policy = RoundPolicy(min_agents=2, deadline=5, gather_agents=len(AGENTS), extensions=0)
-    spec = RunSpec(scheme=name, parameters=SMALL.get(name, {}), policy=policy, participation=participation, model="m")
+    spec = RunSpec(scheme=name, parameters=SMALL.get(name, {}), rounds=policy, participation=participation, model="m")
     run = sim.start_run(spec)
     # Two publishes answer the domain's rounds; the one after them never leaves.
     sim.crash_agent_at_publish("v4", 3)
@@ -83,8 +83,7 @@ def test_fleet_learns_with_every_scheme_when_a_vehicle_is_killed_midway(
     model = scheme.from_document(record.document)
     assert model.explain(sources["v1"].test.X[0]) is not None
     sim.advance(10)
-    assert sim.coordinator is not None
-    gates = {key: count for key, count in sim.coordinator.metrics.items() if key.startswith("gates.")}
+    gates = {key: count for key, count in sim.cloud.metrics.items() if key.startswith("gates.")}
     # Some of these small models are no better than the constant; of a personal one each vehicle makes its own.
     assert list(gates.values()) == ([] if scheme.abilities.personalise is not None else [1])
     # Once as the candidate, and once more when it has become the current model.

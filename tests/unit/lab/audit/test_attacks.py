@@ -18,10 +18,10 @@ from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
 from glassfleet.schemes.tsk.messages import TskQuestion
 from glassfleet.schemes.tsk.params import TskParameters
-from lab.audit import sums, tree
+from lab.audit import sums
+from lab.audit.journal import conduct, may_lose
 from lab.audit.model import model_alone, shadowed
-from lab.audit.private import conduct, may_lose
-from lab.audit.report import OPENED, audit, leaf_means, matches
+from lab.audit.report import OPENED, audit, leaf_means
 from lab.audit.transcript import Opened, View, differences, views
 from tests.support.sample_models import unit_domain
 
@@ -92,23 +92,6 @@ def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
     assert len(attack(random())) == 0
 
 
-@pytest.mark.parametrize(("compact", "count", "least"), [(False, 60, 30), (True, 20, 10)])
-def test_bins_of_one_row_are_that_row(*, compact: bool, count: int, least: int) -> None:
-    own = rows(count)
-    whole, _, false = matches(tree.bins(sent("tree", own, min_rows=1, compact=compact)), own)
-    assert len(whole) > least
-    assert false <= 2
-    hidden = tree.bins(sent("tree", own, compact=compact))
-    assert matches(hidden, own)[0] == set()
-
-
-def test_spans_of_the_joint_fit_that_share_a_row_tell_it_with_its_target() -> None:
-    own = rows(10, seed=3)
-    result = sent("tree", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
-    whole, parts, false = matches(tree.spans(result), own)
-    assert (len(whole), len(parts), false) == (1, 0, 0)
-
-
 def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None:
     result = sums.remainders(sent("frt", rows(300, planted=True), min_rows=1, max_depth=1))
     assert np.isnan(result[:, :-1]).all()
@@ -170,13 +153,6 @@ def test_cell_of_one_row_tells_its_target() -> None:
     assert np.isnan(result[:, :-1]).all()
     assert np.abs(result[:, -1] - PLANTED[-1]).min() < 1e-7
     assert len(sums.cells(sent("frt", rows(300), max_depth=1))) == 0
-
-
-def test_row_that_is_read_from_a_sum_of_several_has_no_name() -> None:
-    own = {"a": together(PLANTED), "b": rows(40), "c": rows(40, seed=1)}
-    left = differences([opened("abc", *own.values()), opened("c", own["c"])])
-    (line,) = [line for line in audit("private", left, own) if line.attack == "spans" and line.seen == "each group"]
-    assert (line.read, line.owners, line.rows) == (0, {}, 41)
 
 
 # --- what counts as read ----------------------------------------------------------------------------------------------

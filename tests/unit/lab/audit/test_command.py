@@ -13,12 +13,12 @@ import pytest
 from console.main import run
 from coordinator.engine import Engine
 from coordinator.engine.events import from_value
-from coordinator.http.dashboard.leakage import place_of
 from coordinator.journal.sql import SqlJournal
 from coordinator.runs.transaction import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
 from schemas import codec
+from schemas.leakage import place_of
 from schemas.topics import DEFAULT_FLEET
 from tests.support.agent_bench import write_rows
 from tests.support.privacy.private_bench import PrivateStage, rows_of
@@ -48,7 +48,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy = RoundPolicy(min_agents=3, deadline=5, gather_agents=3)
     small = {"max_rules": 8}
     for name, more in (("hidden", {}), ("open", {"min_rows": 1})):
-        spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, policy=policy, model="m")
+        spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, rounds=policy, model="m")
         assert fleet.run_until_ended(fleet.start_run(spec), within=600)["outcome"] == "finished"
     journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
     for name in ("hidden", "open"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from coordinator.engine import Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.port import Entry
+from lab.chaos.breaches import again, exposed, summed_over
 from lab.chaos.schedule import era, run_name
-from lab.chaos.sums import again, exposed, summed_over
 from schemas import codec
 from tests.support.privacy.private_bench import PrivateStage
 

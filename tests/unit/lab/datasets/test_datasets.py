@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from console import main
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import fetch, verify
-from lab.datasets.formats import RawTable, read_any, read_arff, read_keel
+from lab.datasets.fetch import RawTable, fetch, read_any, read_arff, read_keel, verify
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, VerificationError
 from tests.support.processes import serving

@@ -18,11 +18,10 @@ from glassfleet.simulation import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS
 from lab.protocols import frbc, tsk
-from lab.protocols.anchors import ANCHORS
 from lab.protocols.choice import protocol_of
+from lab.protocols.frbc import skewed_split
 from lab.protocols.paper import NESTED_KFOLD, minmax_domain, pooled_domain
-from lab.protocols.references import REFERENCES, fit_reference
-from lab.protocols.skew import skewed_split
+from lab.protocols.references import ANCHORS, REFERENCES, fit_reference
 from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")

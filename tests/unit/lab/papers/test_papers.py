@@ -14,9 +14,8 @@ from scipy import stats
 from console.progress import Work
 from lab.papers.command import papers
 from lab.papers.jobs import Job
-from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number
+from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number, wilcoxon
 from lab.papers.schedule import results_of
-from lab.papers.statistics import wilcoxon
 from lab.papers.write import as_html, as_markdown, write_report
 from schemas.errors import RunFailedError
 

@@ -23,8 +23,8 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.schemes.fedga import SCHEME, FedgaParameters, PersonalTree, Population
-from glassfleet.schemes.fedga.evolution import begin
-from glassfleet.schemes.fedga.genetics import (
+from glassfleet.schemes.fedga.evolution import (
+    begin,
     flip,
     length_of,
     random_strings,
@@ -34,7 +34,7 @@ from glassfleet.schemes.fedga.genetics import (
     swap_substrings,
 )
 from glassfleet.simulation import federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain
 

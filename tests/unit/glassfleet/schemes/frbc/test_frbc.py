@@ -17,9 +17,9 @@ from glassfleet.private.union import fill
 from glassfleet.schemes.frbc import SCHEME, FrbcParameters, FuzzyRuleClassifier
 from glassfleet.schemes.frbc import SCHEME as FRBC
 from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
-from glassfleet.schemes.frbc.rulebase import RuleBase
+from glassfleet.schemes.frbc.model import RuleBase
 from glassfleet.simulation import central, federated
-from schemas.documents import document_digest
+from schemas.codec import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain
 

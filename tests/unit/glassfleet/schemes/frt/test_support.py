@@ -15,7 +15,7 @@ from glassfleet.fuzzy.partition import fuzzify
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.schemes.frt import SCHEME, FrtParameters
 from glassfleet.schemes.frt.messages import FrtQuestion, read_task
-from glassfleet.schemes.frt.support import answer_leaves
+from glassfleet.schemes.frt.server import answer_leaves
 from glassfleet.schemes.frt.tree import FrtTree, reach_leaves
 from tests.support.sample_models import unit_domain
 

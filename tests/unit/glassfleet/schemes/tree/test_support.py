@@ -32,6 +32,7 @@ from glassfleet.schemes.tree.support import (
     slices_of,
 )
 from glassfleet.schemes.tree.tree import Split, Tree
+from tests.support.sample_models import step_and_slopes as rows
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -42,13 +43,6 @@ EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
 K, LEAST = 4, 5
 TARGET: Common = ((3, 0), (3, 511))
 """Its limits are common values."""
-
-
-def rows(n: int = 600, seed: int = 1) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 3))
-    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
-    return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
 
 
 def prepared(data: Dataset) -> TrainingRows:

@@ -13,18 +13,12 @@ from glassfleet.schemes.tree import SCHEME, TreeParameters
 from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.simulation import central, federated
 from schemas.errors import RunFailedError, UsageError
+from tests.support.sample_models import step_and_slopes as rows
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)
 SUPPORTED = TreeParameters(min_rows=1, support=3)
-
-
-def rows(n: int = 600, seed: int = 1) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 3))
-    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
-    return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
 
 
 def test_new_leaves_are_counted_by_the_bands_of_the_leaf_above() -> None:

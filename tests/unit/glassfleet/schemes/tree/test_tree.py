@@ -23,6 +23,7 @@ from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from glassfleet.simulation import central
+from tests.support.sample_models import step_and_slopes as rows
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -31,13 +32,6 @@ TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 0, 0.1, 0.2
 K = 4
 EXACT = TreeParameters(min_rows=1, holdout=0.2)
 EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
-
-
-def rows(n: int = 400, seed: int = 1) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 3))
-    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
-    return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
 
 
 def answer(asked: TreeQuestion, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -88,7 +82,7 @@ def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
 
 @pytest.mark.parametrize("splits", [0, 1, 3, 4])
 def test_sums_of_pairs_give_those_of_every_pruned_tree(splits):
-    data = rows()
+    data = rows(400)
     whole, direct = fitted(data, TREE, splits), fitted(data, TREE.first(splits), splits) if splits else None
     train = split_rows(data)[0]
     assert whole.rows == pytest.approx(train.rows, abs=1e-2)
@@ -115,7 +109,7 @@ def test_fit_of_all_rules_is_that_of_least_squares_over_rows():
 
 
 def test_pull_draws_leaves_together_through_inner_nodes_without_data():
-    fit = fitted(rows(), TREE, 4)
+    fit = fitted(rows(400), TREE, 4)
     root = fit.blocks.sum(axis=(0, 1))
     pull = pull_of(fit, root)
     variances = np.diagonal(root) / root[0, 0] - (root[0] / root[0, 0]) ** 2
@@ -144,7 +138,7 @@ def test_pull_draws_leaves_together_through_inner_nodes_without_data():
 
 
 def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
-    fit = fitted(rows(), TREE, 4)
+    fit = fitted(rows(400), TREE, 4)
     matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
     few, fewer = sparse(fit, matrix, 2, (2.0, 1e9), (0, 1, 2))
     assert (np.count_nonzero(few[:, 0, 1:], axis=1) <= 2).all()
@@ -263,7 +257,7 @@ def test_model_of_few_rules_says_what_more_would_have_brought(most, rules, error
 
 
 def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped():
-    fit = fitted(rows(), TREE, 4)
+    fit = fitted(rows(400), TREE, 4)
     matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
     (all_,) = sparse(fit, matrix, 3, (0.0,), (0, 1, 2))
     slopes = all_[:, 1:]
@@ -271,9 +265,9 @@ def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped()
 
 
 def test_answers_by_blocks_of_rows_are_those_of_all_rows_at_once(monkeypatch):
-    data = rows()
+    data = rows(400)
     question = bins_question(TREE, 1, (TREE.leaves[1],))
     whole = answer(question, data)
     monkeypatch.setattr(prepared, "BLOCK_ROWS", 77)
-    again = answer(question, rows())
+    again = answer(question, rows(400))
     assert all((again[name] == part).all() for name, part in whole.items())

@@ -22,7 +22,7 @@ from glassfleet.private.simulation import PrivateFleet, Vehicle
 from glassfleet.schemes.tsk import SCHEME, TskParameters
 from glassfleet.schemes.tsk.messages import POWERS, TskQuestion, powers_of
 from glassfleet.schemes.tsk.rules import DUST, with_otherwise
-from glassfleet.schemes.tsk.support import cuts_of, decide_rules
+from glassfleet.schemes.tsk.server import cuts_of, decide_rules
 from glassfleet.simulation import central, federated
 from schemas.errors import RunFailedError
 from tests.support.sample_models import unit_domain
