@@ -109,7 +109,8 @@ def _by_diagonal(k: int) -> NDArray[np.intp]:
     """Return where each entry of a packed triangle is when the triangle is written diagonal by diagonal."""
     first, second = triangle(k)
     lag = second - first
-    return lag * k - lag * (lag - 1) // 2 + first
+    place: NDArray[np.intp] = lag * k - lag * (lag - 1) // 2 + first
+    return place
 
 
 def sum_by_cell(cells: NDArray[np.intp], terms: NDArray[np.float64], n_cells: int, *, bits: int) -> NDArray[np.int64]:
