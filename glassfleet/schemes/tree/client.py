@@ -145,7 +145,8 @@ def _scan(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 
 def _bins(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum what is new to the joint fit, over training rows and those held out; and the bins of some leaves."""
-    answer, reached = {}, _Reached(question, rows)
+    answer: dict[str, Ints] = {}
+    reached = _Reached(question, rows)
     if question.latest:
         answer |= _joint(question, rows, reached)
     if question.leaves:
