@@ -85,7 +85,11 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
 @pytest.mark.parametrize(
     ("options", "policy", "text"),
     [
-        ("--drop 0", {"parameters": {"min_rows": 1, "max_rules": 3}, "model": "video"}, "their own rows, as they are"),
+        (
+            "--drop 0 --vehicles 2",
+            {"parameters": {"min_rows": 1, "max_rules": 3}, "model": "video"},
+            "their own rows, as they are",
+        ),
         pytest.param("--scheme frt --drop 0.4", {}, "the 5 most used of", marks=pytest.mark.slow),
         pytest.param("--scheme frbc --drop 0.4", {}, "THEN quality_in_3s is (Good|Poor)", marks=pytest.mark.slow),
     ],

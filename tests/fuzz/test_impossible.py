@@ -99,8 +99,6 @@ CASES: list[tuple[str, str, str, Lie, str]] = [
     ("frt", "weights", "WS above the agent's rows", put("ws", lambda s, n: (n + 1) << 32), "exceeds the agent's rows"),
     ("tsk", "sums", "a negative count", put("count", lambda s, n: -1), "count is negative"),
     ("tsk", "sums", "a Gram that is not PSD", not_semi_definite(6), "not positive semi-definite"),
-    ("tsk", "sums", "WS above its count", put("ws", lambda s, n: (n + 1) << 40), "WS exceeds its count"),
-    ("tsk", "weights", "quality above strength", fullest("wq", lambda v, n: v + (1 << 50)), "quality sum exceeds"),
     ("frbc", "rules", "a negative class count", put("class_rows", lambda s, n: -1), r"must be in \[0"),
     ("frbc", "rules", "classes that exceed the rows", fullest("class_rows", lambda v, n: n), "add up to"),
     ("frbc", "strengths", "a negative strength", put("num_high", lambda s, n: -1), "is negative"),

@@ -349,9 +349,7 @@ class Simulation:
 
     def start_run(self, spec: RunSpec) -> str:
         """Start a run; the coordinator must be up."""
-        assert self.coordinator is not None
-        coordinator = self.coordinator
-        started: list[str] = []
+        coordinator, started = self.cloud, list[str]()
         self._run(COORDINATOR, lambda: started.append(coordinator.start_run(spec)))
         return started[0] if started else spec.run
 
@@ -372,9 +370,7 @@ class Simulation:
 
     def record(self, model: str) -> ModelRecord:
         """Return the last published version of a model; there must be one."""
-        stored = self.journal.models(model)
-        assert stored, "no model"
-        return ModelRecord.from_bytes(stored[-1].record)
+        return ModelRecord.from_bytes(self.journal.models(model)[-1].record)
 
     def counted_twice(self) -> list[tuple[str, str, str]]:
         """Return (run, agent, task digest) of every answer that the journal holds as accepted more than once."""

@@ -42,54 +42,34 @@ def test_envelope_needs_only_version_kind_fleet_and_body():
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"v": 2}, "unknown-version"),
         ({"v": 0}, "unknown-version"),
-        ({"v": True}, "malformed"),
         ({"v": "1"}, "malformed"),
         ({"v": ...}, "malformed"),
-        ({"kind": "sing"}, "unknown-kind"),
         ({"kind": ...}, "unknown-kind"),
         ({"kind": 3}, "malformed"),
         ({"kind": "k" * 41}, "malformed"),
-        ({"fleet": "other"}, "foreign-fleet"),
         ({"fleet": ...}, "foreign-fleet"),
         ({"fleet": 1}, "malformed"),
-        ({"run": "a/b"}, "malformed"),
-        ({"run": "r\n"}, "malformed"),
         ({"agent": "+"}, "malformed"),
         ({"agent": "x" * 65}, "malformed"),
         ({"agent": b"v"}, "malformed"),
         ({"scheme": "s" * 65}, "malformed"),
-        ({"round": -1}, "malformed"),
-        ({"round": 2**31}, "malformed"),
         ({"round": 1.0}, "malformed"),
         ({"attempt": True}, "malformed"),
-        ({"time": "now"}, "malformed"),
         ({"time": True}, "malformed"),
         ({"time": float("nan")}, "malformed"),
-        ({"signature": "s"}, "malformed"),
-        ({"signature": bytes(2049)}, "malformed"),
-        ({"body": []}, "malformed"),
-        ({"body": ...}, "malformed"),
         ({"body": {}}, "malformed"),
         ({"body": RECEIPT.model_dump() | {"more": 1}}, "malformed"),
         ({"body": RECEIPT.model_dump() | {"outcome": "lovely"}}, "malformed"),
-        ({"body": RECEIPT.model_dump() | {"task_digest": DIGEST + "\n"}}, "malformed"),
         ({"body": RECEIPT.model_dump() | {"run": "-x"}}, "malformed"),
-        ({"other": 1}, "malformed"),
     ],
     ids=str,
 )
 def test_envelope_refuses_with_the_reason(changes, code):
+    """What else is refused: tests/fuzz/corpus/envelope.json."""
     with pytest.raises(WireError, match=f"^{code}: ") as caught:
         Envelope.from_bytes(raw(**changes), fleet="fleet")
     assert len(str(caught.value)) < 600
-
-
-@pytest.mark.parametrize("value", [None, 1, "text", [], [1, 2], b"bytes"])
-def test_envelope_is_a_map(value):
-    with pytest.raises(WireError, match="a message is a map"):
-        Envelope.from_bytes(msgpack.packb(value), fleet="fleet")
 
 
 def test_unknown_version_is_told_even_when_all_else_is_new_too():
@@ -267,34 +247,28 @@ def array_map(**changes) -> Any:
     "changes",
     [
         {"__nd__": "<f4"},
-        {"__nd__": "|O"},
         {"__nd__": "<U1"},
-        {"__nd__": ">i4"},
         {"__nd__": None},
         {"__nd__": ["<i4"]},
         {"__nd__": {"__nd__": "<i4", "shape": [], "data": b""}},
         {"shape": [2]},
         {"shape": [], "data": bytes(8)},
-        {"shape": [-1]},
         {"shape": [True]},
         {"shape": [1.0]},
         {"shape": ["1"]},
         {"shape": [[1]]},
         {"shape": 1},
         {"shape": None},
-        {"shape": [1] * 7},
         {"shape": [2**63]},
         {"shape": [0, 2**62]},
-        {"shape": [2**26] * 6},
         {"data": "text"},
         {"data": None},
         {"data": b""},
-        {"data": bytes(5)},
-        {"extra": 1},
     ],
     ids=str,
 )
 def test_codec_refuses_impossible_arrays(changes):
+    """What else is refused: tests/fuzz/corpus/codec.json."""
     with pytest.raises(WireError, match=r"^malformed: "):
         codec.decode(array_map(**changes))
 

@@ -87,18 +87,14 @@ def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content):
 @pytest.mark.parametrize(
     ("packed", "code"),
     [
-        (b"", "malformed"),
-        (b"\x02abc", "malformed"),
         (b"\x01", "malformed"),
         (b"\x01not zlib", "malformed"),
-        (b"\x01" + zlib.compress(b"abc")[:-1], "malformed"),
-        (b"\x01" + zlib.compress(b"abc") + b"x", "malformed"),
         (b"\x00" + bytes(1001), "oversize"),
         (b"\x01" + zlib.compress(bytes(1001)), "oversize"),
-        (b"\x01" + zlib.compress(bytes(30_000_000), 1), "oversize"),
     ],
 )
 def test_unpacking_refuses_damage_and_bombs(packed, code):
+    """What else is refused: tests/fuzz/corpus/packed.json."""
     with pytest.raises(WireError, match=f"^{code}: "):
         parts.unpack(packed, max_bytes=1000)
     assert parts.unpack(b"\x01" + zlib.compress(bytes(1000)), max_bytes=1000) == bytes(1000)

@@ -80,16 +80,9 @@ def test_record_with_a_wrong_digest_is_not_written():
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (b"", "malformed"),
-        (b"[]", "malformed"),
         (b"\xff", "malformed"),
-        (b'{"a":NaN}', "malformed"),
-        (b'{"a":1,"a":2}', "malformed"),
         (b"[" * 100_000, "malformed"),
-        (b'{"x":' * 100_000, "malformed"),
-        (b"1" * 10_000, "malformed"),
         (b"{}", "unknown-version"),
-        (changed(format="glassfleet-model-record/2"), "unknown-version"),
         (changed(format=1), "unknown-version"),
         (changed(name=...), "malformed"),
         (changed(name="a/b"), "malformed"),
@@ -107,6 +100,7 @@ def test_record_with_a_wrong_digest_is_not_written():
     ids=lambda value: value if isinstance(value, str) else value[:20].decode("latin1"),
 )
 def test_record_is_refused_with_the_reason(data, code):
+    """What else is refused: tests/fuzz/corpus/record.json."""
     with pytest.raises(WireError, match=f"^{code}: ") as caught:
         ModelRecord.from_bytes(data)
     assert len(str(caught.value)) < 600
