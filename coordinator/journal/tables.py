@@ -154,9 +154,6 @@ _CHECKED = {
 """What a row's checksum is over; the last one is what the row is about. A record's wall clock is left out: see
 `wall_of`."""
 
-_LAST_WALL = 1e11
-"""The year 5138: a later time is no time, and cannot be written as a date."""
-
 
 def sum_of(table: sa.Table, values: dict[str, Any]) -> str:
     """Return the checksum that belongs to the values of a row: BLAKE2b-128 (hex) over a line for each, then the body.
@@ -197,8 +194,8 @@ def leader_of(rows: Sequence[Any]) -> Leader | None:
 
 
 def wall_of(row: Any) -> float:
-    """Return a record's wall clock, which is for displays only; 0 when it cannot be one."""
-    return float(row.wall) if isinstance(row.wall, float) and 0 <= row.wall < _LAST_WALL else 0.0
+    """Return a record's wall clock, which is for displays only; 0 when it cannot be one, as after the year 5138."""
+    return float(row.wall) if isinstance(row.wall, float) and 0 <= row.wall < 1e11 else 0.0
 
 
 def shown(value: Any) -> str:

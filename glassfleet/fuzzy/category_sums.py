@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain, Indicator
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.levels import PRIOR, Levels, by_input, find_levels, levels_by, plain_levels, sums_by_category
-from glassfleet.numerics.statistics import are_semidefinite, blocks, pair_products, to_grid, unpack_symmetric
+from glassfleet.numerics.statistics import are_semidefinite, blocks, pair_sums, to_grid, unpack_symmetric
 from glassfleet.numerics.symmetric import dot, solve
 
 Array = NDArray[np.float64]
@@ -80,9 +80,7 @@ def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
         numbers = np.minimum(domain.scale_inputs(rows)[:, _numbers(domain)], 1.0)  # excess may be more
         texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
         of_text = np.concatenate(texts, axis=1).astype(np.float64)
-        products = pair_products(np.concatenate([one, numbers.T, targets]), _GRID_BITS)
-        # Whole numbers, whose sums are below 2^53: exact in any order.
-        total["numbers"] += products.sum(axis=1).astype(np.int64)
+        total["numbers"] += pair_sums(one, np.concatenate([one, numbers.T, targets]), _GRID_BITS)[0]
         terms += [to_grid(numbers, _GRID_BITS), of_text]
         total["categories"] += (of_text.T @ np.concatenate(terms, axis=1)).astype(np.int64)
     return total

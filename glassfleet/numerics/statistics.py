@@ -35,6 +35,9 @@ EXACT_BITS = 53
 
 _NEXT_TO_NOTHING = 1e-300
 
+_TOGETHER = 8
+"""Lines of weights in one product of matrices: small matrices are multiplied without being copied first."""
+
 _CARRY_ROWS = 1 << 13
 """Rows between two carries of Gram sums: the middle products times 2^half stay far below 2^63."""
 
@@ -69,29 +72,45 @@ def to_grid(terms: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     return scaled
 
 
-def pair_products(columns: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """Return the products of all pairs of columns, packed, as integer-valued float64 in units of 2^-bits.
+def pair_sums(weights: NDArray[np.float64], columns: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
+    """Return weighted sums of the products of all pairs of columns, packed; each product is rounded once.
 
     Parameters
     ----------
+    weights : ndarray of float64, shape (m, n)
+        Whole numbers. Callers see to it that a sum of weights times 2^`bits` is at most 2^53: exact, whatever the order
+        in which the library of linear algebra adds.
     columns : ndarray of float64, shape (k, n)
         In [0, 1].
     bits : int
 
     Returns
     -------
-    ndarray of float64, shape (k (k + 1) / 2, n)
-        Each product rounded once.
+    ndarray of int64, shape (m, k (k + 1) / 2)
+        In units of 2^-bits.
     """
     k, n = columns.shape
+    columns = np.ascontiguousarray(columns)
     scaled = columns * float(1 << bits)
     products = np.empty((k * (k + 1) // 2, n))
     start = 0
-    for i in range(k):
-        np.multiply(columns[i], scaled[i:], out=products[start : start + k - i])
-        start += k - i
+    for lag in range(k):  # diagonal by diagonal: whole stretches of memory at a time
+        np.multiply(columns[: k - lag], scaled[lag:], out=products[start : start + k - lag])
+        start += k - lag
     np.rint(products, out=products)
-    return products
+    sums = np.empty((len(weights), len(products)))
+    for some in blocks(len(weights), _TOGETHER):
+        np.matmul(weights[some], products.T, out=sums[some])
+    return sums[:, _by_diagonal(k)].astype(np.int64)
+
+
+@cache
+def _by_diagonal(k: int) -> NDArray[np.intp]:
+    """Return where each entry of a packed triangle is when the triangle is written diagonal by diagonal."""
+    first, second = triangle(k)
+    lag = second - first
+    place: NDArray[np.intp] = lag * k - lag * (lag - 1) // 2 + first
+    return place
 
 
 def sum_by_cell(cells: NDArray[np.intp], terms: NDArray[np.float64], n_cells: int, *, bits: int) -> NDArray[np.int64]:
@@ -161,9 +180,9 @@ def gram_value(high: NDArray[np.int64], low: NDArray[np.int64], *, bits: int) ->
     return high.astype(np.float64) * 2.0 ** limb_bits(bits) + low.astype(np.float64)
 
 
-def blocks(n: int, size: int) -> Iterator[slice]:
-    """Yield slices of at most `size` that cover ``range(n)``."""
-    for start in range(0, n, size):
+def blocks(n: int, size: int, first: int = 0) -> Iterator[slice]:
+    """Yield slices of at most `size` that cover ``range(first, n)``."""
+    for start in range(first, n, size):
         yield slice(start, min(start + size, n))
 
 

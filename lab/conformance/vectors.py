@@ -27,7 +27,7 @@ from console.services.tap import whole
 from edge_agent.sources.table import read_source
 from glassfleet.data.condense import condense
 from glassfleet.data.sampling import is_held_out, row_hashes
-from glassfleet.numerics.statistics import gram_sums, pack_symmetric, pair_products, to_grid
+from glassfleet.numerics.statistics import gram_sums, pack_symmetric, pair_sums, to_grid
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.layout import Layout, add, question_digest
 from glassfleet.private.masks import RunKey, mask, pair_keys, stream, stream_key
@@ -82,14 +82,13 @@ def _columns() -> np.ndarray[Any, Any]:
 
 def _packing() -> list[Case]:
     columns, shown = _columns(), [list(map(repr, line)) for line in _columns().tolist()]
-    products = pair_products(columns, 20)
     high, low = gram_sums(to_grid(columns, 30), bits=30)
     limbs = {"high": pack_symmetric(high).tolist(), "low": pack_symmetric(low).tolist()}
     return [
         {
             "what": "products of pairs of columns on the grid of 20 bits, packed, of each row",
             "columns": shown,
-            "products": products.astype(np.int64).T.tolist(),
+            "products": pair_sums(np.eye(3), columns, 20).tolist(),
         },
         {"what": "two limbs of the Gram sums on the grid of 30 bits, packed", "columns": shown, **limbs},
         {"what": "ties go to even: rint", "numbers": [0.5, 1.5, 2.5, -0.5, -1.5], "rounded": [0, 2, 2, 0, -2]},

@@ -12,19 +12,19 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import histogram
 from glassfleet.numerics.softmax import probabilities
-from glassfleet.numerics.statistics import blocks, pair_products, to_grid
+from glassfleet.numerics.statistics import blocks, pair_sums, to_grid
 from glassfleet.private.layout import draws
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import BEFORE_SCAN, TreeQuestion
 from glassfleet.schemes.tree.params import (
-    BLOCK_ROWS,
     GRID_BITS,
     GROUP,
     LEAST_CURVATURE,
     MAX_RESIDUAL,
     MAX_ROWS,
     SCORE_BITS,
-    WEIGHTED_BLOCK_ROWS,
+    WEIGHTED_ROWS,
+    rows_together,
 )
 from glassfleet.schemes.tree.rows import TrainingRows, training_rows
 from glassfleet.schemes.tree.rules import outputs_of
@@ -43,18 +43,11 @@ from glassfleet.schemes.tree.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.tree.tree import Ramp, degrees, lower_side
+from glassfleet.schemes.tree.tree import Ramp, lower_side
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.intp]
-
-_GRID = float(1 << GRID_BITS)
-
-
-def _parts(rows: TrainingRows) -> tuple[slice, slice]:
-    """Return the training rows and those held out."""
-    return slice(0, rows.training), slice(rows.training, rows.count)
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
@@ -78,52 +71,60 @@ def _sum(weights: Array, columns: Array, times: Array | None = None, *, pairs: b
     """
     k = len(columns)
     total = np.zeros((len(weights), k * (k + 1) // 2 if pairs else k), dtype=np.int64)
-    for block in blocks(columns.shape[1], BLOCK_ROWS if times is None else WEIGHTED_BLOCK_ROWS):
-        part = columns[:, block]
-        terms = pair_products(part, GRID_BITS) if pairs else np.rint(part * _GRID)
-        degrees = np.rint(weights[:, block] * _GRID)
+    for block in blocks(columns.shape[1], rows_together(k) if times is None else WEIGHTED_ROWS):
+        whole = to_grid(weights[:, block], GRID_BITS)
+        whole = whole if times is None else whole * times[block]
         # All are integers, and a block's sums are at most 2^53: exact, whatever the library's order.
-        total += ((degrees if times is None else degrees * times[block]) @ terms.T).astype(np.int64)
+        if pairs:
+            total += pair_sums(whole, columns[:, block], GRID_BITS)
+        else:
+            total += (whole @ to_grid(columns[:, block], GRID_BITS).T).astype(np.int64)
     return total
 
 
-def _targets(question: TreeQuestion, rows: TrainingRows, chosen: slice | Places) -> Array:
-    """Return the targets of chosen rows, shape (T, n): the scaled number, or indicators of the classes."""
-    y = rows.y[chosen]
+def _targets(question: TreeQuestion, rows: TrainingRows) -> Array:
+    """Return the targets, shape (T, n): the scaled number, or indicators of the classes."""
     if question.domain.target is not None:
-        return y[None]
+        return rows.y[None]
     first = 1 if question.targets == 1 else 0
-    indicators: Array = (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+    indicators: Array = (rows.y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
     return indicators
 
 
-def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
-    """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
-    lines = [rows.inputs[feature, chosen] for feature in regressors]
-    count = len(rows.y[chosen]) if isinstance(chosen, slice) else len(chosen)
-    columns = np.ones((1 + len(lines), count))
-    for at, line in enumerate(lines, start=1):
-        columns[at] = line
-    return columns
+def _columns(rows: TrainingRows, regressors: Sequence[int]) -> Array:
+    """Return the columns ``[1, x]``, shape (k, n)."""
+    return np.concatenate([np.ones((1, rows.count)), *(rows.inputs[feature, None] for feature in regressors)])
 
 
-def _residual(question: TreeQuestion, rows: TrainingRows, reached: Sequence[Array]) -> Array:
-    """Return the training rows' residuals of the model asked about, clipped, shape (T, n)."""
-    left = _blend(question, rows, reached, _targets(question, rows, slice(0, rows.training)), -1.0)
+class _Reached:
+    """Which rows reach the leaves of a question's tree, with which degrees and columns."""
+
+    def __init__(self, question: TreeQuestion, rows: TrainingRows) -> None:
+        self.every = reached_by(question, rows)
+        self.columns = _columns(rows, question.regressors)
+        # Of Booleans they are found in a fifth of the time.
+        self.there = {leaf: np.flatnonzero(self.every[leaf] > 0.0) for leaf in question.tree.leaves}
+
+    def of(self, leaf: int) -> tuple[Places, Array, Array]:
+        """Return the rows that reach a leaf, their degrees, shape (n,), and columns, shape (k, n)."""
+        there = self.there[leaf]
+        return there, self.every[leaf].take(there), self.columns.take(there, axis=1)
+
+
+def _residual(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> Array:
+    """Return the residuals of the model asked about, clipped, shape (T, n)."""
+    left = _blend(question, reached, _targets(question, rows), -1.0)
     return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
-def _blend(
-    question: TreeQuestion, rows: TrainingRows, reached: Sequence[Array], start: Array, sign: float = 1.0
-) -> Array:
+def _blend(question: TreeQuestion, reached: _Reached, start: Array, sign: float = 1.0) -> Array:
     """Add what the leaves asked about say together, of each target, to `start`, shape (T, n); or subtract it."""
     assert question.coefficients is not None
-    total, inputs = start.copy(), rows.inputs[list(question.regressors), : start.shape[1]]
+    total = start.copy()
     for leaf, lines in zip(question.tree.leaves, question.coefficients, strict=True):
-        degree = reached[leaf]
-        there = np.flatnonzero(degree)
+        there, degree, columns = reached.of(leaf)
         for target, line in enumerate(lines):
-            total[target, there] += sign * degree[there] * outputs_of(line, inputs[:, there])
+            total[target, there] += sign * degree * outputs_of(line, columns[1:])
     return total
 
 
@@ -132,13 +133,12 @@ def _blend(
 
 def _scan(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum products of inputs, all or those that vary, over training and held-out rows."""
-    gram = []
-    for part in _parts(rows):
-        columns = np.concatenate([_columns(rows, part, question.scanned), _targets(question, rows, part)])
-        gram.append(_sum(np.ones((1, columns.shape[1])), columns, rows.times_of(part), pairs=True)[0])
+    gram = np.zeros((2, question.width), dtype=np.int64)
+    columns = np.concatenate([_columns(rows, question.scanned), _targets(question, rows)])
+    gram[rows.part] = _sum(np.ones((1, rows.count)), columns, rows.times, pairs=True)[0]
     return {
         "histogram": histogram(rows.inputs, CELLS, rows.times),
-        "gram": np.stack(gram),
+        "gram": gram,
         "rows": np.array(rows.weighed, dtype=np.int64),
     }
 
@@ -146,38 +146,28 @@ def _scan(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 def _bins(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum what is new to the joint fit, over training rows and those held out; and the bins of some leaves."""
     answer: dict[str, Ints] = {}
+    reached = _Reached(question, rows)
     if question.latest:
-        answer |= _joint(question, rows)
+        answer |= _joint(question, rows, reached)
     if question.leaves:
-        answer |= _binned(question, rows)
+        answer |= _binned(question, rows, reached)
     return answer
 
 
-def _joint(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
+def _joint(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> dict[str, Ints]:
     """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
-    gram, target = [], []
-    tree, pairs, new = question.tree, question.pairs, question.new
-
-    def lower_last(leaf: int) -> tuple[bool, int]:
-        return leaf in new and leaf % 2 == 1, leaf
-
-    for part in _parts(rows):
-        reached = degrees(tree, rows.inputs[:, part])
-        products = np.zeros((len(pairs), question.width), dtype=np.int64)
-        scores = np.zeros((len(new), question.targets * (question.columns + 1)), dtype=np.int64)
-        for line, leaf in enumerate(new):
-            there = np.flatnonzero(reached[leaf])
-            degree, times = reached[leaf][there], rows.times_of(there + part.start)
-            columns = _columns(rows, there + part.start, question.regressors)
-            terms = _with_targets(columns, _targets(question, rows, there + part.start))
-            mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
-            if mine:
-                weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
-                products[mine] = _sum(weights, columns, times, pairs=True)
-            scores[line] = _sum(degree[None], terms, times, pairs=False)[0]
-        gram.append(products)
-        target.append(scores)
-    return {"gram": np.stack(gram), "target": np.stack(target)}
+    gram = np.zeros((2, len(question.pairs), question.width), dtype=np.int64)
+    target = np.zeros((2, len(question.new), question.targets * (question.columns + 1)), dtype=np.int64)
+    targets = _targets(question, rows)
+    for line, leaf in enumerate(question.new):
+        there, degree, columns = reached.of(leaf)
+        times = rows.times_of(there)
+        if mine := question.partners[leaf]:
+            weights = np.stack([reached.every[other].take(there) for _, other in mine]) * degree
+            gram[rows.part, [place for place, _ in mine]] = _sum(weights, columns, times, pairs=True)
+        terms = _with_targets(columns, targets[:, there])
+        target[rows.part, line] = _sum(degree[None], terms, times, pairs=False)[0]
+    return {"gram": gram, "target": target}
 
 
 def _with_targets(columns: Array, targets: Array) -> Array:
@@ -186,12 +176,12 @@ def _with_targets(columns: Array, targets: Array) -> Array:
 
 
 def _terms(columns: Array, degree: Array, residual: Array) -> Array:
-    """Return w, w z r of each target in turn, and w^2 z of each row, shape (n, 1 + T k + k)."""
+    """Return w, w z r of each target in turn, and w^2 z of each row, shape (1 + T k + k, n)."""
     k = len(columns)
-    terms = np.empty((len(degree), 1 + (len(residual) + 1) * k))
-    terms[:, 0] = degree
-    for start, weight in zip(range(1, terms.shape[1], k), [*(degree * residual), degree * degree], strict=True):
-        np.multiply(columns.T, weight[:, None], out=terms[:, start : start + k])
+    terms = np.empty((1 + (len(residual) + 1) * k, len(degree)))
+    terms[0] = degree
+    for start, weight in zip(range(1, len(terms), k), [*(degree * residual), degree * degree], strict=True):
+        np.multiply(columns, weight, out=terms[start : start + k])
     return terms
 
 
@@ -200,7 +190,7 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int, times: Array 
 
     Parameters
     ----------
-    terms : ndarray of float64, shape (n, c)
+    terms : ndarray of float64, shape (c, n)
     cells : ndarray of int32, shape (n, m)
         In which cells each row is.
     n_cells : int
@@ -215,23 +205,23 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int, times: Array 
     counts = np.ones(len(own)) if times is None else np.repeat(times, m)
     adding = csc_matrix((counts, own, pointers), shape=(n_cells, n))
     # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
-    total: Ints = (adding @ to_grid(terms, SCORE_BITS)).astype(np.int64)
+    total: Ints = (adding @ np.ascontiguousarray(to_grid(terms, SCORE_BITS).T)).astype(np.int64)
     return total
 
 
-def _binned(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
+def _binned(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> dict[str, Ints]:
     """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     scored = 1 + question.targets * k
     total = np.zeros((len(question.leaves), len(features) * bins, scored + k), dtype=np.int64)
-    reached = degrees(question.tree, rows.inputs[:, : rows.training])
-    residual = _residual(question, rows, reached)
-    offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
-    places = (between_edges(question, rows)[features] + offset).T
-    for line, leaf in enumerate(question.leaves):
-        there = np.flatnonzero(reached[leaf])
-        terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[:, there])
-        total[line] = _by_cell(terms, places[there], total.shape[1], rows.times_of(there))
+    if rows.training:
+        residual = _residual(question, rows, reached)
+        offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
+        places = np.ascontiguousarray((between_edges(question, rows)[features] + offset).T)
+        for line, leaf in enumerate(question.leaves):
+            there, degree, columns = reached.of(leaf)
+            terms = _terms(columns, degree, residual[:, there])
+            total[line] = _by_cell(terms, places[there], total.shape[1], rows.times_of(there))
     shape = (len(question.leaves), len(features))
 
     def together(columns: Ints, size: int) -> Ints:
@@ -249,23 +239,23 @@ def _binned(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 
 def _ramps(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z', w mu z r and w mu for each ramp, with its lower side's degree mu."""
-    reached = degrees(question.tree, rows.inputs[:, : rows.training])
+    squares = np.zeros((len(question.candidates), 2, question.width), dtype=np.int64)
+    scores = np.zeros((len(question.candidates), question.targets * question.columns + 1), dtype=np.int64)
+    if not rows.training:
+        return {"squares": squares, "scores": scores}
+    reached = _Reached(question, rows)
     residual = _residual(question, rows, reached)
     by_leaf: dict[int, list[tuple[int, Ramp]]] = {}
     for place, (leaf, ramp) in enumerate(question.candidates):
         by_leaf.setdefault(leaf, []).append((place, ramp))
-    squares = np.zeros((len(question.candidates), 2, question.width), dtype=np.int64)
-    scores = np.zeros((len(question.candidates), question.targets * question.columns + 1), dtype=np.int64)
     for leaf, asked in by_leaf.items():
-        there = np.flatnonzero(reached[leaf])
-        degree, times = reached[leaf][there], rows.times_of(there)
-        columns = _columns(rows, there, question.regressors)
-        low = np.stack([lower_side(rows.inputs[f][there], a, b) for _, (f, a, b) in asked]) * degree
+        there, degree, columns = reached.of(leaf)
+        times = rows.times_of(there)
+        low = np.stack([lower_side(rows.inputs[f].take(there), a, b) for _, (f, a, b) in asked]) * degree
         places = [place for place, _ in asked]
-        weights = np.concatenate([low * low, low * (degree - low)])
-        products = _sum(weights, columns, times, pairs=True)
+        products = _sum(np.concatenate([low * low, low * (degree - low)]), columns, times, pairs=True)
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
-        terms = [*(columns * own[there] for own in residual), columns[:1]]
+        terms = [*(columns * own for own in residual[:, there]), columns[:1]]
         scores[places] = _sum(low, np.concatenate(terms), times, pairs=False)
     return {"squares": squares, "scores": scores}
 
@@ -283,19 +273,20 @@ def _newton(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     squares = np.zeros((question.scored, scores + len(pairs), question.width), dtype=np.int64)
     sums = np.zeros((question.scored, 1 + 2 * scores, k), dtype=np.int64)
     errors = np.zeros((2, len(question.sizes)), dtype=np.int64)
-    every, y = degrees(question.tree, rows.inputs), _targets(question, rows, slice(0, rows.count))
+    y = _targets(question, rows)
     at, first = 0, np.zeros(0)
     for number, one in enumerate(question.each_size):
-        chances = probabilities(_blend(one, rows, every, np.zeros((scores, rows.count))))[-scores:]
+        reached = _Reached(one, rows)
+        chances = probabilities(_blend(one, reached, np.zeros((scores, rows.count))))[-scores:]
         apart = np.add.accumulate((y - chances)[:, end:] ** 2)[-1]
         first = first if number else apart
         for line, terms in enumerate((apart, (apart - first) ** 2)):
             counted = to_grid(terms, SCORE_BITS)
             held = rows.times_of(slice(end, rows.count))
             errors[line, number] = int((counted if held is None else counted * held).astype(np.int64).sum())
-        for leaf in one.tree.leaves:
-            there = np.flatnonzero(every[leaf][:end])
-            w, p, z = every[leaf][there], chances[:, there], _columns(rows, there, question.regressors)
+        for leaf in one.tree.leaves if end else ():
+            there, w, z = reached.of(leaf)
+            p = chances[:, there]
             curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
             times = rows.times_of(there)
             squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, times, pairs=True)
@@ -320,7 +311,7 @@ def _support(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 
 def _categories(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum 1 and r over the rows of each category that may be told, with draws of each input's own."""
-    residual = _residual(question, rows, reached_by(question, rows))
+    residual = _residual(question, rows, _Reached(question, rows))
     terms = np.concatenate([np.ones((1, rows.count)), residual]).T
     total, begin = np.zeros((len(question.disclosed), terms.shape[1]), dtype=np.int64), 0
     for variable in question.domain.features:
@@ -334,37 +325,37 @@ def _categories(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 
 def _bands(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 z z' of leaves, and w, w z r and w^2 z by band of each leaf and input; each with draws of its own."""
-    k, reached = question.columns, reached_by(question, rows)
+    k, reached = question.columns, _Reached(question, rows)
     residual = _residual(question, rows, reached)
     own = np.zeros((len(question.leaves), question.width), dtype=np.int64)
     scored = 1 + question.targets * k
     total, spans = np.zeros((bands_of(question.kept), scored + k), dtype=np.int64), slices_of(question.kept)
     for line, leaf in enumerate(question.leaves):
-        there = np.flatnonzero(reached[leaf])
-        degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)
+        there, degree, columns = reached.of(leaf)
         drawn = draws(rows.hashes, about_counts(question, line, 0))[there]  # with the first input's the leaf is counted
         own[line] = _sum((degree * degree * drawn)[None], columns, pairs=True)[0]
         terms = _terms(columns, degree, residual[:, there])
         for place in range(len(question.features)):
             band, span = band_of(question, rows, question.kept, line, place)[there], spans[line, place]
             drawn = draws(rows.hashes, about_bands(question, line, place))[there]
-            total[span] = _by_cell(terms * drawn[:, None], band[:, None].astype(np.int32), span.stop - span.start)
+            total[span] = _by_cell(terms * drawn, band[:, None].astype(np.int32), span.stop - span.start)
     return {"own": own, "scores": np.ascontiguousarray(total[:, :scored]), "means": total[:, scored:].copy()}
 
 
 def _whole(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of all pairs of leaves, and w z y and w y^2 of leaves, with one draw for each row."""
     drawn, leaves = draws(rows.hashes, about_pairs(question)), question.tree.leaves
+    columns, targets = _columns(rows, question.regressors), _targets(question, rows)
     share = dict(zip(leaves, shares(question, rows), strict=True))
     gram = np.zeros((len(question.tree.overlaps), question.width), dtype=np.int64)
     target = np.zeros((len(leaves), question.targets * (question.columns + 1)), dtype=np.int64)
     for at, (i, j) in enumerate(question.tree.overlaps):
         weight = share[i] * share[j]
         there = np.flatnonzero(weight)
-        gram[at] = _sum((weight * drawn)[None, there], _columns(rows, there, question.regressors), pairs=True)[0]
+        gram[at] = _sum((weight * drawn)[None, there], columns.take(there, axis=1), pairs=True)[0]
     for at, leaf in enumerate(leaves):
         there = np.flatnonzero(share[leaf])
-        terms = _with_targets(_columns(rows, there, question.regressors), _targets(question, rows, there))
+        terms = _with_targets(columns.take(there, axis=1), targets[:, there])
         target[at] = _sum((share[leaf] * drawn)[None, there], terms, pairs=False)[0]
     return {"gram": gram, "target": target}
 

@@ -257,6 +257,15 @@ class TreeQuestion(LayeredQuestion, SchemeQuestion):
         lower = {leaf for leaf in self.new if leaf % 2}
         return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
 
+    @cached_property
+    def partners(self) -> dict[int, list[tuple[int, int]]]:
+        """Of each new leaf, the places of the pairs that are summed over its rows, and the other leaf of each."""
+        partners: dict[int, list[tuple[int, int]]] = {leaf: [] for leaf in self.new}
+        for place, (i, j) in enumerate(self.pairs):
+            leaf, other = (j, i) if j % 2 and j in partners else (i, j)
+            partners[leaf].append((place, other))
+        return partners
+
     def side(self, node: int) -> Condition:
         """Return between which ramps, or in which categories, of the input that was split on last the rows are."""
         feature = self.tree.splits[(node - 1) // 2].feature

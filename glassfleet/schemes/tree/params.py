@@ -24,11 +24,17 @@ GRID_BITS = 20
 UNIT = 1 << (2 * GRID_BITS)
 """One row's full weight, in sums of products."""
 
-BLOCK_ROWS = 1 << 9
-"""Rows in one product: 2^(20 + 20 + 9) is exact in float64, and the products of pairs stay in the cache."""
+EXACT_ROWS = 1 << 12
+"""Most rows in one product: 2^(20 + 21 + 12) is exact in float64, as degrees are at most 1 and residuals at most 2."""
 
-WEIGHTED_BLOCK_ROWS = BLOCK_ROWS * 8 // MOST_TIMES
-"""The same of rows that count up to `MOST_TIMES` times: residuals are at most 2, so 2^(20 + 21 + 6 + 6) is exact."""
+WEIGHTED_ROWS = EXACT_ROWS // MOST_TIMES
+"""The same of rows that count up to `MOST_TIMES` times."""
+
+
+def rows_together(columns: int) -> int:
+    """Return of how many rows products of pairs of so many columns are summed at a time: a megabyte, in the cache."""
+    return max(WEIGHTED_ROWS, min(EXACT_ROWS, 250_000 // (columns * (columns + 1))))
+
 
 SCORE_BITS = 28
 """Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""
@@ -63,7 +69,7 @@ LEAST_ROWS = 5.0
 LEAST_GAIN = 1e-8
 """A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
 
-assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
+assert 1 << (2 * GRID_BITS + 1) <= (1 << EXACT_BITS) // EXACT_ROWS
 
 
 MAX_RULES = 128

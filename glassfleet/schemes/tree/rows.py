@@ -78,6 +78,11 @@ class TrainingRows:
         sums = [int(part.sum()) for part in (self.times[: self.training], self.times[self.training :])]
         return -(-sums[0] // self.parts), -(-sums[1] // self.parts)
 
+    @property
+    def part(self) -> int:
+        """Of a block: 0 of training rows, 1 of those held out."""
+        return int(self.training == 0)
+
     def times_of(self, chosen: slice | NDArray[np.intp]) -> NDArray[np.float64] | None:
         """Return how often chosen rows count; None: all once."""
         return None if self.times is None else self.times[chosen]
@@ -94,7 +99,7 @@ class TrainingRows:
 
     @cached_property
     def blocks(self) -> list[Self]:
-        """The same rows in parts, at least one, for sums that add up."""
+        """The same rows in parts, at least one, for sums that add up; those held out in parts of their own."""
         return [
             replace(
                 self,
@@ -104,7 +109,8 @@ class TrainingRows:
                 training=min(max(self.training - block.start, 0), block.stop - block.start),
                 memo={},
             )
-            for block in blocks(self.count, BLOCK_ROWS)
+            for part in (blocks(self.training, BLOCK_ROWS), blocks(self.count, BLOCK_ROWS, self.training))
+            for block in part
         ] or [self]
 
     @cached_property
@@ -159,7 +165,9 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
     else:
         own = condensed(select_numbers(data, domain), domain, min_rows)
         X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
-    held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
+    held = np.empty(len(y), dtype=np.bool_)
+    for block in blocks(len(y), BLOCK_ROWS):
+        held[block] = is_held_out(domain.scale_inputs(X[block]).T, y[block].astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
     if own.weights is None:
         return TrainingRows(domain, X, order, y[order], int((~held).sum()))

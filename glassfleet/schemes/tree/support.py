@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 STEP = 1 / 8
-"""Degrees of rows in nodes are rounded to multiples of this."""
+"""Degrees of rows in nodes are rounded to multiples of this, with `support`."""
 
 
 # --- bands ----------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def by_category(question: TreeQuestion, rows: TrainingRows, terms: Array) -> Int
 
 def reached_by(question: TreeQuestion, rows: TrainingRows) -> list[Array]:
     """Return the degree to which rows reach each node of the tree, shapes (n,)."""
-    return degrees(question.tree, rows.inputs, STEP)
+    return degrees(question.tree, rows.inputs, STEP if question.support else 0.0)
 
 
 def shares(question: TreeQuestion, rows: TrainingRows) -> Array:
