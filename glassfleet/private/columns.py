@@ -41,8 +41,8 @@ Common = tuple[tuple[int, int], ...]
 """Columns (F: the target), and cells of their histograms that many rows are in, increasing."""
 
 
-def least_others(support: int) -> int:
-    """Return the fewest rows of another value: one row would be told, and two that differ in two columns."""
+def fewest_rows(support: int) -> int:
+    """Return the fewest rows of a sum, and of another value: one row would be told, and two of which one is known."""
     return max(3, support)
 
 
@@ -65,12 +65,12 @@ class LayeredQuestion:
     @property
     def least_of(self) -> Ints:
         """What is enough of all rows of a sum, and of those of another value than each common one, by layer."""
-        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
+        return np.array([self.least_rows, *[fewest_rows(self.parameters.support)] * len(self.common)])
 
     @property
     def most_told(self) -> int:
         """At which number the counts of any layer end."""
-        most: int = max(self.least_rows, least_others(self.parameters.support))
+        most: int = max(self.least_rows, fewest_rows(self.parameters.support))
         return most
 
 
@@ -156,7 +156,7 @@ def decide_columns(
         is_common[-1, [0, -1]] = True
         for column, cell in known:
             is_common[column, cell] = True
-        may = np.logical_and.reduce((rows[:, None] - fullest >= least_others(support)) | (rows == 0)[:, None])
+        may = np.logical_and.reduce((rows[:, None] - fullest >= fewest_rows(support)) | (rows == 0)[:, None])
         may &= may[-1]
         may[list(texts)] = False
         may[:-1] &= (of_all.max(axis=1) <= MOST_EQUAL * of_all.sum(axis=1))[:-1]
@@ -179,7 +179,7 @@ def exposed_columns(contributions: Sequence[Contribution], task: Task, support: 
     lines = range(len(contributions[0].sums["rows"]))
     each = np.stack([part for given in contributions for part in atoms(given, lambda _: lines, task)])
     others = each.sum(axis=2) - each.max(axis=2)
-    few = np.logical_or.reduce((others > 0) & (others < least_others(support)), axis=0)
+    few = np.logical_or.reduce((others > 0) & (others < fewest_rows(support)), axis=0)
     return [int(column) for column in np.flatnonzero(few)]
 
 
@@ -193,7 +193,7 @@ def check_classes(contributions: Sequence[Contribution], task: Task, support: in
     cells : mapping of str to int
         By class that of the target's histogram.
     """
-    lines, least = range(len(contributions[0].sums["rows"])), least_others(support)
+    lines, least = range(len(contributions[0].sums["rows"])), fewest_rows(support)
     each = [part[-1] for given in contributions for part in atoms(given, lambda _: lines, task)]
     scarce = [name for name, cell in cells.items() if any(0 < rows[cell] < least for rows in each)]
     if scarce:
@@ -226,11 +226,11 @@ def decide_slopes(parts: Sequence[Ints], least: Ints, support: int) -> Bools:
     least : ndarray of int64, shape (layers,)
         What is enough, :attr:`LayeredQuestion.least_of`.
     support : int
-        Fewest rows of sums without columns.
+        Sums without columns need as many rows, and three.
     """
     counts = np.stack(parts).reshape(len(parts), -1, len(least), 2)
     heavy, light = np.moveaxis(np.concatenate([counts[:, :, :1], counts], axis=2), 3, 0)
-    is_enough = (heavy >= np.append(support, least)) | ((heavy == 0) & (light == 0))
+    is_enough = (heavy >= np.append(fewest_rows(support), least)) | ((heavy == 0) & (light == 0))
     decision: Bools = is_enough.all(axis=0)
     return decision
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 48_040,
-    "product: modules": 480,
-    "lab: lines of code": 10_375,
-    "lab: modules": 123,
-    "tests: lines of code": 38_290,
-    "tests: modules": 313,
+    "product: lines of code": 47_770,
+    "product: modules": 435,
+    "lab: lines of code": 10_325,
+    "lab: modules": 102,
+    "tests: lines of code": 37_755,
+    "tests: modules": 314,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
     "README: words": 1_000,

@@ -24,7 +24,7 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels
 from glassfleet.fuzzy.partition import ramp_condition
 from glassfleet.model.rules import Condition
-from glassfleet.private.columns import Common, LayeredQuestion, least_others, read_common
+from glassfleet.private.columns import Common, LayeredQuestion, fewest_rows, read_common
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.params import (
     CLASS_KAPPA,
@@ -167,7 +167,7 @@ class TreeQuestion(LayeredQuestion, SchemeQuestion):
         parts as there are targets, and one. Of a category products are not summed.
         """
         if self.is_of_categories:
-            return max(least_others(self.parameters.support), 2 + self.targets)
+            return max(fewest_rows(self.parameters.support), 2 + self.targets)
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
         return max(self.parameters.support, self.columns + self.targets, (1 + self.targets) * sums)
@@ -179,7 +179,7 @@ class TreeQuestion(LayeredQuestion, SchemeQuestion):
         Of classes each has the layers again, of its rows alone.
         """
         of_all: NDArray[np.int64] = super().least_of
-        others = np.full(len(of_all) * len(self.domain.classes), least_others(self.parameters.support))
+        others = np.full(len(of_all) * len(self.domain.classes), fewest_rows(self.parameters.support))
         return np.concatenate([of_all, [] if self.is_of_categories else others]).astype(np.int64)
 
     @property

@@ -23,7 +23,7 @@ from glassfleet.private.columns import (
     decide_columns,
     decide_slopes,
     exposed_columns,
-    least_others,
+    fewest_rows,
     slopes_of,
 )
 from glassfleet.private.layout import DRAWN
@@ -113,7 +113,7 @@ def _begun(question: TskQuestion, memory: Memory, contributions: Sequence[Contri
     # A run that has a record did not end here. Pooled, equal rows of several vehicles are one.
     if exposed and contributions[0].decided is None:
         names = ", ".join([*question.domain.names, "the target"][column] for column in exposed)
-        least = least_others(parameters.support)
+        least = fewest_rows(parameters.support)
         raise RunFailedError(
             f"fewer than {least} rows of some group, or of those who left it, differ from all others in {names}: sums "
             "over all rows would tell these. Leave such inputs out, or learn with tree, which sums no products of them"
@@ -184,8 +184,8 @@ def _supported(question: TskQuestion, memory: Memory, contributions: Sequence[Co
     named = slice(None, -1 if has_otherwise(antecedents, question.parameters.n_sets) else None)
     if not enough[named].any():
         raise RunFailedError(
-            f"no rule is left: of each some group has fewer than {question.parameters.support} rows, and nothing "
-            "is told of these. Bring more vehicles or rows, or ask for less support"
+            f"no rule is left: of each some group has fewer than {fewest_rows(question.parameters.support)} rows, "
+            "and nothing is told of these. Bring more vehicles or rows, or ask for less support"
         )
     if named.stop and not enough[named].all():
         return _ask_sums(question, antecedents[named][enough[named]], memory)

@@ -28,6 +28,7 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.support import about_bands, about_category, about_counts, about_pairs, limits_of
+from glassfleet.schemes.tsk.messages import TskQuestion
 from glassfleet.simulation import central, federated
 from schemas.codec import digest_of, document_digest
 from schemas.errors import RunFailedError
@@ -229,8 +230,12 @@ def are_with_target(task: Task) -> list[bool]:
 
 def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> Any:
     """Return the fewest rows of each sum: products need as many as they have columns, inputs and 2."""
-    if scheme_of(name).name != "tree":
-        return max(parameters.support, 0 if name == "frbc" else len(domain.features) + 2)
+    if name == "frbc":
+        return parameters.support
+    if name == "tsk":  # a rule without slopes is a constant, of which there are no products
+        questions: list[Any] = [TskQuestion.from_task(task) for task in tasks if task.kind == "sums"]
+        sloped = [line[:-1].any() for question in questions for line in question.columns]
+        return np.array([max(parameters.support, len(domain.features) + 2 if one else 3) for one in sloped])
     # Not all inputs are columns, and of a category there are no products.
     asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
     products = max(parameters.support, max((len(own) + 2 for own in asked if own is not None), default=0))
