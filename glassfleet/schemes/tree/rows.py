@@ -33,7 +33,7 @@ class TrainingRows:
     ----------
     domain : Domain
     X : ndarray of float64, shape (m, F)
-        The domain's inputs in their own units; categories as positions among the domain's.
+        The domain's features in their own units, with empty cells; categories as positions among the domain's.
     order : ndarray of intp, shape (n,)
         Which of `X` the rows are: not a copy of what the vehicle has in memory.
     y : ndarray, shape (n,)
@@ -90,7 +90,8 @@ class TrainingRows:
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
-        return np.minimum(scaled_inputs(self.domain, self.levels, self.X[self.order]), 1.0)  # excess may be more
+        rows = self.domain.completed(self.X[self.order])
+        return np.minimum(scaled_inputs(self.domain, self.levels, rows), 1.0)  # excess may be more
 
     @property
     def target(self) -> NDArray[np.float64]:
@@ -161,13 +162,14 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         own = condensed(select_columns(data, domain), domain, min_rows)
         y = class_numbers(own, domain)
         known = y >= 0
-        X, y = domain.completed(encode_inputs(own, domain))[known], y[known]
+        X, y = encode_inputs(own, domain)[known], y[known]
     else:
         own = condensed(select_numbers(data, domain), domain, min_rows)
-        X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
+        X, y = encode_inputs(own, domain), domain.scale_target(own.y)
     held = np.empty(len(y), dtype=np.bool_)
     for block in blocks(len(y), BLOCK_ROWS):
-        held[block] = is_held_out(domain.scale_inputs(X[block]).T, y[block].astype(np.float64), holdout)
+        inputs = domain.scale_inputs(domain.completed(X[block]))
+        held[block] = is_held_out(inputs.T, y[block].astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
     if own.weights is None:
         return TrainingRows(domain, X, order, y[order], int((~held).sum()))
