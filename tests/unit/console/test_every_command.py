@@ -384,6 +384,11 @@ def test_completion_goes_on_without_the_laboratory(monkeypatch: pytest.MonkeyPat
     assert (done.stdout.split(), done.stderr) == (["plain,agent"], "")
 
 
+def test_broker_of_another_kind_is_launched_without_the_library_of_the_embedded_one() -> None:
+    done = python("import sys; sys.modules['amqtt'] = None; import broker.servers.launch", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_command_of_the_laboratory_says_what_is_missing() -> None:
     done = glassfleet("demo")
     assert done.returncode == 2
