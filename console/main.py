@@ -71,7 +71,7 @@ COMMANDS = {
 def _complete(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
     """Print the script of a shell, and end."""
     if shell is not None and not context.resilient_parsing:
-        from console.lazy import script
+        from console.completion import script
 
         click.echo(script(context.command, shell))
         context.exit()

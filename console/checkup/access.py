@@ -20,7 +20,7 @@ from broker.port import Link, Message
 from broker.servers.mosquitto import AclRule, agent_rules, coordinator_rules
 from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
-from console.checkup.machine import Finding, fine, warning, wrong
+from console.checkup.finding import Finding, fine, warning, wrong
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import Receipt, Refusal

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from console.checkup.access import clock
-from console.checkup.machine import Finding, fine, size, warning, wrong
+from console.checkup.finding import Finding, fine, size, warning, wrong
 from coordinator.config import CoordinatorConfig
 from schemas.text import counted
 

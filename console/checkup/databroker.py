@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from console.checkup.machine import Finding, fine, warning, wrong
+from console.checkup.finding import Finding, fine, warning, wrong
 from edge_agent.forecast.publish import BRANCH, overlay, types_of_signals, updates_of
 from edge_agent.live.databroker import client_of, words
 from edge_agent.live.port import ServerAccess

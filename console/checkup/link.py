@@ -17,7 +17,7 @@ from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.tls import CA, CRL, client_context
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
-from console.checkup.machine import Finding, fine, size, warning, wrong
+from console.checkup.finding import Finding, fine, size, warning, wrong
 from schemas.errors import BrokerError
 from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 from schemas.trust.certificates import newest, read_list

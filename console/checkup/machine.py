@@ -1,4 +1,4 @@
-"""What a check finds, and the first checks, of the machine: Python, packages, schemes, disk, a vehicle's data."""
+"""The machine: Python, packages, schemes, folders, room on the disk, and a vehicle's data."""
 
 from __future__ import annotations
 
@@ -6,86 +6,12 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
+from console.checkup.finding import Finding, fine, size, warning, wrong
 from console.lazy import EXTRAS
-from schemas.errors import GlassfleetError
 from schemas.private_files import writable_by_others
 from schemas.text import counted
-
-Level = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check found.
-
-    Attributes
-    ----------
-    check : str
-    level : "ok", "warning" or "wrong"
-        Only ``wrong`` makes the exit code 1.
-    says : str
-    fix : str
-        What to do about it; empty when there is nothing to do.
-    """
-
-    check: str
-    level: Level
-    says: str
-    fix: str = ""
-
-    def to_document(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "check": self.check,
-            "level": self.level,
-            "ok": self.level != "wrong",
-            "says": self.says,
-            **({"fix": self.fix} if self.fix else {}),
-        }
-
-
-def fine(check: str, says: str) -> Finding:
-    """Return that all is well."""
-    return Finding(check, "ok", says)
-
-
-def warning(check: str, says: str, fix: str = "") -> Finding:
-    """Return something that will, or may, matter."""
-    return Finding(check, "warning", says, fix)
-
-
-def wrong(check: str, says: str, fix: str = "") -> Finding:
-    """Return a fault."""
-    return Finding(check, "wrong", says, fix)
-
-
-def looked(name: str, check: Callable[[], Finding | Iterable[Finding]]) -> list[Finding]:
-    """Run a check; a fault that it raises is its finding. The text of our errors names the way out."""
-    try:
-        result = check()
-        return [result] if isinstance(result, Finding) else list(result)
-    except GlassfleetError as fault:
-        return [wrong(name, str(fault))]
-    except ModuleNotFoundError as fault:
-        return [warning(name, f"not looked at: the package {fault.name} is not installed")]
-
-
-def size(number: float) -> str:
-    """Return bytes for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} TiB"
-
-
-# --- the machine: Python, packages, schemes, folders, room on the disk, and a vehicle's data --------------------------
-
 
 CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 
