@@ -83,6 +83,11 @@ def tls_of(identity: Path | str | None, ca_file: Path | str | None = None) -> Tl
     return Tls(str(ca_file or folder / CA), str(folder / CERT), str(folder / KEY))
 
 
+def worker_identity(identity: Path, number: int) -> Path:
+    """Return the identity folder of a coordinator's intake worker, from 1: one identity cannot connect twice."""
+    return identity / f"intake-{number}"
+
+
 class _TellingSocket(ssl.SSLSocket):
     """Remembers why TLS failed: the MQTT library above swallows it, and with TLS 1.3 a refusal comes on reading."""
 

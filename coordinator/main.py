@@ -37,7 +37,7 @@ from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.process.intake import Intake
-from coordinator.process.link import connects, credentials_of, link_of
+from coordinator.process.link import check_workers, connects, credentials_of, link_of
 from coordinator.process.service import Service
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
@@ -186,7 +186,9 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    credentials = credentials_of(config)
+    credentials = credentials_of(config.identity)
+    if config.identity is not None and config.intake_workers > 1:
+        check_workers(config.identity, config.intake_workers)
     refusals = Refusals()
 
     def count(name: str, by: int = 1) -> None:

@@ -13,7 +13,7 @@ import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
-from console.checkup.machine import Finding, looked, warning, wrong
+from console.checkup.finding import Finding, looked, warning, wrong
 from console.common import (
     BrokerOptions,
     broker_options,
@@ -27,7 +27,7 @@ from console.common import (
 )
 from console.progress import progress
 from schemas.errors import BrokerError, UsageError
-from schemas.topics import Topics, check_id
+from schemas.topics import SHARDS, Topics, check_id
 
 if TYPE_CHECKING:
     from broker.port import Link
@@ -192,7 +192,10 @@ def _identity(folder: Path) -> Iterator[Finding]:
 
 def _workers(folder: Path | None) -> list[Path]:
     """Return the identity folders of a coordinator's intake workers."""
-    return [] if folder is None else sorted(folder.glob("intake-*"))
+    from broker.tls import worker_identity
+
+    every = [] if folder is None else [worker_identity(folder, number + 1) for number in range(SHARDS)]
+    return [own for own in every if own.is_dir()]
 
 
 def _coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:

@@ -23,12 +23,13 @@ from typing import Any
 
 from broker.port import Handlers, Message
 from broker.signed import SignedTransport
+from broker.tls import worker_identity
 from coordinator.config import CoordinatorConfig
 from coordinator.engine import Answer, Engine, Event
 from coordinator.engine.events import to_bytes
 from coordinator.messages import Decoder
 from coordinator.process.frames import framed, received
-from coordinator.process.link import connects, credentials_of, link_of, worker_identity
+from coordinator.process.link import connects, credentials_of, link_of
 from coordinator.process.queue import EventQueue
 from coordinator.telemetry import logs
 from glassfleet.contract.messages import Task
@@ -76,7 +77,7 @@ class IntakeWorker:
             QUEUED, config.queue_bytes // workers, time.monotonic, full_wait=config.connection.keepalive / 2
         )
         self._decoder = Decoder(topics)
-        credentials = credentials_of(config)
+        credentials = credentials_of(config.identity)
         if config.identity is not None:
             config = config.model_copy(update={"identity": worker_identity(config.identity, number)})
         # No session is kept for it, as there may be fewer workers next time: what it misses is sent again.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, signed
-from broker.tls import tls_of
+from broker.tls import tls_of, worker_identity
 from coordinator.config import CoordinatorConfig
 from schemas.errors import UsageError
 from schemas.plain_structlog import structlog
@@ -32,36 +32,32 @@ def link_of(config: CoordinatorConfig, more: str = "") -> Link:
     )
 
 
-def worker_identity(identity: Path, number: int) -> Path:
-    """Return where an intake worker's identity is: brokers that take client ids from certificates let each in once."""
-    return identity / f"intake-{number}"
-
-
-def credentials_of(config: CoordinatorConfig) -> FolderCredentials | None:
-    """Return what a coordinator signs and verifies with; None where it has no identity.
-
-    Raises
-    ------
-    UsageError
-        The identity is not a coordinator's, or intake workers have none of their own.
-    """
-    if config.identity is None:
+def credentials_of(identity: Path | None) -> FolderCredentials | None:
+    """Return what a coordinator signs and verifies with; None where it has no identity. Raises UsageError."""
+    if identity is None:
         return None
     from broker.credentials import FolderCredentials  # noqa: PLC0415  loaded by fleets that sign
     from broker.identity import check_owner  # noqa: PLC0415
 
-    first = check_owner(config.identity, "coordinator").owner.id
-    taken = {first}
-    for number in range(1, config.intake_workers + 1) if config.intake_workers > 1 else ():
-        own = worker_identity(config.identity, number)
-        name = check_owner(own, "coordinator").owner.id if own.is_dir() else ""
-        if not name or name in taken:
+    check_owner(identity, "coordinator")
+    return FolderCredentials(identity)
+
+
+def check_workers(identity: Path, workers: int) -> None:
+    """Raise UsageError unless each intake worker has an identity of its own, with an id of its own."""
+    from broker.identity import check_owner, load_identity  # noqa: PLC0415  loaded by fleets that sign
+
+    name = load_identity(identity).owner.id
+    taken = {name}
+    for number in range(1, workers + 1):
+        own = worker_identity(identity, number)
+        its = check_owner(own, "coordinator").owner.id if own.is_dir() else name
+        if its in taken:
             raise UsageError(
                 f"{own} must be the identity of intake worker {number}, with an id of its own: one identity cannot "
-                f"connect twice. Make it: glassfleet ca issue --coordinator {first}-{number} --out {own}"
+                f"connect twice. Make it: glassfleet ca issue --coordinator {name}-{number} --out {own}"
             )
-        taken.add(name)
-    return FolderCredentials(config.identity)
+        taken.add(its)
 
 
 def connects(

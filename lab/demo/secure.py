@@ -10,6 +10,7 @@ from pathlib import Path
 
 from broker.identity import save_identity
 from broker.servers.mosquitto import MosquittoProcess, certificate_acl
+from broker.tls import worker_identity
 from coordinator.authority.store import Authority
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key
@@ -54,14 +55,14 @@ def secure_broker(
     identities = work / "identities"
     owners = [(Owner("broker", "broker"), HOSTS), (Owner("coordinator", coordinator), ())]
     owners += [(Owner("operator", operator), ()) for operator in operators]
-    folders = {f"{coordinator}-{number + 1}": f"{coordinator}/intake-{number + 1}" for number in range(workers)}
-    folders = folders if workers > 1 else {}
+    numbers = range(1, workers + 1) if workers > 1 else ()
+    folders = {f"{coordinator}-{number}": worker_identity(identities / coordinator, number) for number in numbers}
     owners += [(Owner("coordinator", name), ()) for name in folders]
     for owner, hosts in [*owners, *((Owner("agent", vehicle), ()) for vehicle in vehicles)]:
         key = new_key()
         certificate = authority.issue(owner, load_key(key).public_key(), days=DAYS, hosts=hosts)
         parts = {"ca": authority.ca_pem, "crl": authority.crl_pem, "certificate": certificate}
-        save_identity(identities / folders.get(owner.id, owner.id), key=key, **parts)
+        save_identity(folders.get(owner.id, identities / owner.id), key=key, **parts)
     acl = certificate_acl(Topics(fleet), coordinators=[coordinator, *folders], operators=operators)
     broker = MosquittoProcess(work / "broker", identity=identities / "broker", acl=acl)
     broker.start()
