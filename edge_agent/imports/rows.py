@@ -282,7 +282,8 @@ def aligned(engine: ImportDatabase, report: Report, signals: dict[str, Series], 
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
         )
-    absent = [part.signal for part in plan.inputs.values() if part.signal not in report.plan.taken]
+    taken = report.plan.taken
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in taken]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
         raise DataError(what, "Correct the plan", where)

@@ -85,15 +85,26 @@ class LivePlan:
         return cls(time, plan, clock, leaves)
 
     @cached_property
+    def _stated(self) -> Plan:
+        """The file's plan, or one that states nothing."""
+        return self.plan or Plan()
+
+    @cached_property
+    def _clock(self) -> tuple[ClockPlan, ColumnPlan]:
+        """How a sample's time is written, and its numbers."""
+        clock = self._stated.clock or ClockPlan(source=self.clock)
+        return clock, clock.cells
+
+    @cached_property
     def columns(self) -> Mapping[str, ColumnPlan]:
         """What the values of each signal are, by the plan's own names."""
-        return {} if self.plan is None else self.plan.taken
+        return self._stated.taken
 
     @cached_property
     def column(self) -> str:
         """What a sample's time is called where each sample is a row; empty: it is not told."""
-        plan = self.plan
-        return "" if plan is None or plan.time is None or plan.clock is None else plan.time.column
+        plan = self._stated
+        return "" if plan.time is None or plan.clock is None else plan.time.column
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -108,8 +119,7 @@ class LivePlan:
             names = [*filter(None, (self.column,)), *self.columns]
         else:
             names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
-        target = "" if self.plan is None else self.plan.target
-        return tuple(sorted(names, key=lambda name: name == target))
+        return tuple(sorted(names, key=lambda name: name == self._stated.target))
 
     def units_of(self, signals: Mapping[str, str]) -> dict[str, str]:
         """Return the units of the columns of the rows; `signals` are those of the source's signals."""
@@ -147,7 +157,7 @@ class LivePlan:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
             time = self.seconds(values)
-        long = None if self.plan is None else self.plan.long
+        long = self._stated.long
         if long is not None and sample.is_whole:
             if not {long.signal, long.value} <= values.keys():
                 raise ValueError(f"the sample has no {long.signal!r} and {long.value!r}, as the plan says under [long]")
@@ -170,8 +180,7 @@ class LivePlan:
 
     def seconds(self, values: Mapping[str, Any]) -> float:
         """Return the time of fields by the plan's clock; raises ValueError."""
-        at, plan = values[self.clock], self.plan or Plan()
-        clock = plan.clock or ClockPlan(source=self.clock)
+        at, (clock, cells) = values[self.clock], self._clock
         if clock.form != "number":
             try:
                 of_day = clocks.seconds(str(values[clock.of_day]), CLOCK) if clock.of_day else 0.0
@@ -179,7 +188,7 @@ class LivePlan:
             except (KeyError, ValueError) as fault:
                 words = f"{str(at)[:40]!r} is no time as the plan says (form = {clock.form!r}, under [clock])"
                 raise ValueError(words) from fault
-        number = _number(at.strip(), clock.cells, plan) if isinstance(at, str) else at
+        number = _number(at.strip(), cells, self._stated) if isinstance(at, str) else at
         if clock.scale != 1 and isinstance(number, int | float):
             return number * clock.scale
         return seconds_of(at if number is None else number)
@@ -207,8 +216,7 @@ class LivePlan:
         return cell * factor + offset
 
     def _value(self, name: str, value: Any) -> Any:
-        column, plan = self.columns[name], self.plan
-        assert plan is not None
+        column, plan = self.columns[name], self._stated
         if _is_blank(value):
             return None
         if isinstance(value, list | dict):
