@@ -69,8 +69,8 @@ class DiscoveryServer:
             part = contribution.sums[name]
             if part.shape != shape:
                 raise ContributionError(f"{name} has shape {part.shape}, expected {shape}")
-            # The upper bound also keeps the totals below from overflowing. Without its sign a negative number is large.
-            if np.count_nonzero(part.view(np.uint64) > contribution.rows):
+            # The upper bound also keeps the totals below from overflowing.
+            if part.min() < 0 or part.max() > contribution.rows:
                 raise ContributionError(f"{name} must be in [0, {contribution.rows}], the rows of the agent")
             if min_count > 1 and bool(((part > 0) & (part < min_count)).any()):
                 raise ContributionError(f"{name} holds a count below min_count {min_count}")

@@ -27,7 +27,7 @@ from console.common import (
 )
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
-from lab.demo.options import DemoOptions, Settings, settings_of
+from lab.demo.options import DemoOptions, Plan, Settings, settings_of
 from schemas.errors import VerificationError
 from schemas.text import counted
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lab.demo.conduct import Result
     from lab.demo.display import Watcher
     from lab.demo.fleet import Fleet
-    from lab.demo.options import Plan
     from lab.demo.reference import Verdict
     from schemas.errors import RunFailedError
 

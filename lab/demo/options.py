@@ -14,8 +14,6 @@ from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, least_members
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coordinator.specification.run import RunSpec
     from glassfleet.contract.scheme import Scheme
     from lab.demo.display import Watcher
@@ -96,7 +94,6 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
     from coordinator.specification.run import RunSpec
     from glassfleet.contract import catalogue
-    from lab.demo.options import for_private_run, make_plan
     from lab.demo.reference import MANY_ROUNDS, run_preflight, tempo
     from lab.demo.vehicles import check_columns, read_rows, real_files
 

@@ -87,11 +87,15 @@ class TrainingRows:
         """Return how often chosen rows count; None: all once."""
         return None if self.times is None else self.times[chosen]
 
+    @property
+    def completed(self) -> NDArray[np.float64]:
+        """The domain's inputs in their own units, shape (n, F): made anew, as excess and indicators take much room."""
+        return self.domain.completed(self.X[self.order])
+
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
-        rows = self.domain.completed(self.X[self.order])
-        return np.minimum(scaled_inputs(self.domain, self.levels, rows), 1.0)  # excess may be more
+        return np.minimum(scaled_inputs(self.domain, self.levels, self.completed), 1.0)  # excess may be more
 
     @property
     def target(self) -> NDArray[np.float64]:

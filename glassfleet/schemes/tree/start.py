@@ -48,7 +48,7 @@ def first_answer(question: TreeQuestion, rows: TrainingRows) -> Contribution:
     every = np.arange(rows.count)
     if rows.times is not None:
         every = every.repeat(rows.times.astype(int))
-    sums = category_sums(question.domain, question.domain.completed(rows.X[rows.order[every]]), rows.y[every])
+    sums = category_sums(question.domain, rows.completed[every], rows.y[every])
     return Contribution("levels", rows.total, sums)
 
 

@@ -137,7 +137,7 @@ def band_of(question: TreeQuestion, rows: TrainingRows, inner: Bools, line: int,
 
 def by_category(question: TreeQuestion, rows: TrainingRows, terms: Array) -> Ints:
     """Return the sums of integer-valued `terms`, shape (n, m), over the rows of each category, (categories, m)."""
-    return sums_by_category(question.domain, question.domain.completed(rows.X[rows.order]), terms.astype(np.int64))
+    return sums_by_category(question.domain, rows.X[rows.order], terms.astype(np.int64))
 
 
 def reached_by(question: TreeQuestion, rows: TrainingRows) -> list[Array]:
