@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SHOWN: dict[str, dict[str, Any]] = {"tree": {"max_rules": 12, "max_regressors": 16}}
-"""Parameters that a scheme is shown with: a quick run, with lagged features too."""
+"""Parameters that a scheme is shown with: a quick run of few rules."""
 
 ENOUGH_ROUNDS = 9
 """A run of so many rounds has room for all that may happen to its vehicles."""
