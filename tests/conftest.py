@@ -140,6 +140,9 @@ def structlog_defaults() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()  # it would tell another test, up to a minute later, how many lines this one kept back
 
 
 @pytest.fixture
