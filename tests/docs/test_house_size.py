@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 439,
     "lab: lines of code": 10_325,
     "lab: modules": 102,
-    "tests: lines of code": 37_755,
+    "tests: lines of code": 37_775,
     "tests: modules": 314,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
