@@ -5,11 +5,11 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_775,
-    "product: modules": 438,
+    "product: lines of code": 47_794,
+    "product: modules": 439,
     "lab: lines of code": 10_325,
     "lab: modules": 102,
-    "tests: lines of code": 37_755,
+    "tests: lines of code": 37_775,
     "tests: modules": 314,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
