@@ -5,8 +5,8 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_794,
-    "product: modules": 439,
+    "product: lines of code": 47_793,
+    "product: modules": 438,
     "lab: lines of code": 10_325,
     "lab: modules": 102,
     "tests: lines of code": 37_775,
