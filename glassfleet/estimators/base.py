@@ -153,13 +153,12 @@ class SchemeEstimator(LearnedEstimator):
     def _discovered(self, parts: Sequence[Dataset], *, exact: bool) -> Domain:
         """Return the domain as a fleet finds it; an `exact` one depends on all rows alone, however they are split."""
         for data in parts:
-            columns = np.column_stack([data.X, data.y]) if data.y.dtype.kind == "f" else data.X
-            far = np.flatnonzero((np.abs(columns) > LOG_EDGES[-1]).any(axis=0))
-            if len(far):
-                raise ValueError(
-                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e16: give it in another "
-                    "unit, or give domain"
-                )
+            numbers = {data.target: data.y} if data.y.dtype.kind == "f" else {}
+            for name, column in (dict(zip(data.features, data.X.T, strict=True)) | numbers).items():
+                if (column > LOG_EDGES[-1]).any() or (column < -LOG_EDGES[-1]).any():
+                    raise ValueError(
+                        f"column {name!r} has a value beyond 1e16: give it in another unit, or give domain"
+                    )
         search = self._discovery(parts[0])
         return discover(search.exact() if exact else search, parts)
 

@@ -158,18 +158,6 @@ def test_fleet_of_real_vehicles_learns_when_given_their_files(glassfleet_data: P
     assert len(summary["dropped"]) == 1
 
 
-def test_demo_is_refused_in_one_line_when_a_file_or_the_broker_cannot_be_used(tmp_path: Path) -> None:
-    done, _ = demo("--secure", "--kind", "embedded")
-    assert (done.returncode, "the embedded broker has no TLS" in done.stderr) == (2, True)
-    (tmp_path / "car.csv").write_text("a,y\n1,2\n3,x\n")
-    done, _ = demo("--data", str(tmp_path))
-    assert done.returncode == 3
-    assert "car.csv" in done.stderr
-    assert "Traceback" not in done.stderr
-    done, _ = demo(*policy_file(tmp_path, model="a/b"))
-    assert (done.returncode, "model" in done.stderr) == (2, True)
-
-
 @pytest.mark.slow
 def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
     process = started(processes)

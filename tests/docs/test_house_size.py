@@ -5,12 +5,12 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_775,
-    "product: modules": 438,
-    "lab: lines of code": 10_325,
-    "lab: modules": 102,
-    "tests: lines of code": 37_755,
-    "tests: modules": 314,
+    "product: lines of code": 47_794,
+    "product: modules": 439,
+    "lab: lines of code": 10_009,
+    "lab: modules": 99,
+    "tests: lines of code": 37_550,
+    "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,
     "README: words": 1_000,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -33,7 +31,6 @@ from tests.support.processes import Processes, eventually
 from tests.support.schedules import central_digest
 from tests.support.simulation import Simulation
 
-COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]
 TOPIC = "vehicle/samples"
 ACL = f"user v1-samples\ntopic read {TOPIC}\n\nuser car\ntopic write {TOPIC}\n"
 """The vehicle's own broker: one reads, one writes, v1 has a certificate but no rights."""
@@ -185,32 +182,6 @@ def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again
     wait_for(total + 1, store)
     ended(process)
     assert numbers(store) == list(range(total + 1))
-
-
-def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -> None:
-    store = tmp_path / "drive.window"
-    # The limit of a file's size stands for the disk's end: the write fails in the same place.
-    limited = [
-        sys.executable,
-        "-c",
-        (
-            "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
-            "from console.main import main; sys.argv = ['glassfleet', *sys.argv[1:]]; main()"
-        ),
-        *COLLECT[3:],
-    ]
-    rows = b"".join(line(number) for number in range(20_000))
-    command = ["--source", "-", "--store", str(store), "--max-rows", "100000"]
-    done = subprocess.run([*limited, *command], input=rows, capture_output=True, check=False)
-    assert done.returncode == 5, done.stderr
-    assert b"Check the folder, its rights and the free space" in done.stderr
-    kept = numbers(store)
-    assert 0 < len(kept) < 20_000
-    assert kept == list(range(len(kept)))
-    again = subprocess.run([*COLLECT, *command], input=line(7), capture_output=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert WindowStore.open(store).span()[0] == len(kept) + 1
 
 
 def test_query_reads_postgresql_with_the_password_from_the_environment_and_cannot_write(

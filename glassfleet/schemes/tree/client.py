@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,18 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import histogram
 from glassfleet.numerics.softmax import probabilities
-from glassfleet.numerics.statistics import blocks, pair_sums, to_grid
+from glassfleet.numerics.statistics import to_grid
 from glassfleet.private.layout import draws
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import BEFORE_SCAN, TreeQuestion
 from glassfleet.schemes.tree.params import (
-    GRID_BITS,
     GROUP,
     LEAST_CURVATURE,
     MAX_RESIDUAL,
     MAX_ROWS,
     SCORE_BITS,
-    WEIGHTED_ROWS,
-    rows_together,
 )
+from glassfleet.schemes.tree.products import sum_columns, sum_pairs
 from glassfleet.schemes.tree.rows import TrainingRows, training_rows
 from glassfleet.schemes.tree.rules import outputs_of
 from glassfleet.schemes.tree.start import first_answer
@@ -50,38 +48,6 @@ Ints = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 
-# --- sums of products -----------------------------------------------------------------------------------------------
-
-
-def _sum(weights: Array, columns: Array, times: Array | None = None, *, pairs: bool) -> Ints:
-    """Return sums of weights times columns, or times the products of all pairs of columns; all rounded to the grid.
-
-    Parameters
-    ----------
-    weights : ndarray of float64, shape (m, n)
-        In [0, 1].
-    columns : ndarray of float64, shape (k, n)
-        In [-1, 1] times :data:`MAX_RESIDUAL`; in [0, 1] with `pairs`.
-    times : ndarray of float64, shape (n,), or None
-        How often each row counts, a whole number up to :data:`MOST_TIMES`; None: once.
-
-    Returns
-    -------
-    ndarray of int64, shape (m, k (k + 1) / 2) or (m, k)
-    """
-    k = len(columns)
-    total = np.zeros((len(weights), k * (k + 1) // 2 if pairs else k), dtype=np.int64)
-    for block in blocks(columns.shape[1], rows_together(k) if times is None else WEIGHTED_ROWS):
-        whole = to_grid(weights[:, block], GRID_BITS)
-        whole = whole if times is None else whole * times[block]
-        # All are integers, and a block's sums are at most 2^53: exact, whatever the library's order.
-        if pairs:
-            total += pair_sums(whole, columns[:, block], GRID_BITS)
-        else:
-            total += (whole @ to_grid(columns[:, block], GRID_BITS).T).astype(np.int64)
-    return total
-
-
 def _targets(question: TreeQuestion, rows: TrainingRows) -> Array:
     """Return the targets, shape (T, n): the scaled number, or indicators of the classes."""
     if question.domain.target is not None:
@@ -91,17 +57,12 @@ def _targets(question: TreeQuestion, rows: TrainingRows) -> Array:
     return indicators
 
 
-def _columns(rows: TrainingRows, regressors: Sequence[int]) -> Array:
-    """Return the columns ``[1, x]``, shape (k, n)."""
-    return np.concatenate([np.ones((1, rows.count)), *(rows.inputs[feature, None] for feature in regressors)])
-
-
 class _Reached:
     """Which rows reach the leaves of a question's tree, with which degrees and columns."""
 
     def __init__(self, question: TreeQuestion, rows: TrainingRows) -> None:
         self.every = reached_by(question, rows)
-        self.columns = _columns(rows, question.regressors)
+        self.columns = rows.columns(question.regressors)
         # Of Booleans they are found in a fifth of the time.
         self.there = {leaf: np.flatnonzero(self.every[leaf] > 0.0) for leaf in question.tree.leaves}
 
@@ -134,10 +95,11 @@ def _blend(question: TreeQuestion, reached: _Reached, start: Array, sign: float 
 def _scan(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum products of inputs, all or those that vary, over training and held-out rows."""
     gram = np.zeros((2, question.width), dtype=np.int64)
-    columns = np.concatenate([_columns(rows, question.scanned), _targets(question, rows)])
-    gram[rows.part] = _sum(np.ones((1, rows.count)), columns, rows.times, pairs=True)[0]
+    every, one = rows.every, np.ones((1, rows.count))
+    columns = np.concatenate([one, every[list(question.scanned)], _targets(question, rows)])
+    gram[rows.part] = sum_pairs(one, columns, rows.times)[0]
     return {
-        "histogram": histogram(rows.inputs, CELLS, rows.times),
+        "histogram": histogram(every, CELLS, rows.times),
         "gram": gram,
         "rows": np.array(rows.weighed, dtype=np.int64),
     }
@@ -164,9 +126,9 @@ def _joint(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> dic
         times = rows.times_of(there)
         if mine := question.partners[leaf]:
             weights = np.stack([reached.every[other].take(there) for _, other in mine]) * degree
-            gram[rows.part, [place for place, _ in mine]] = _sum(weights, columns, times, pairs=True)
+            gram[rows.part, [place for place, _ in mine]] = sum_pairs(weights, columns, times)
         terms = _with_targets(columns, targets[:, there])
-        target[rows.part, line] = _sum(degree[None], terms, times, pairs=False)[0]
+        target[rows.part, line] = sum_columns(degree[None], terms, times)[0]
     return {"gram": gram, "target": target}
 
 
@@ -253,10 +215,10 @@ def _ramps(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
         times = rows.times_of(there)
         low = np.stack([lower_side(rows.inputs[f].take(there), a, b) for _, (f, a, b) in asked]) * degree
         places = [place for place, _ in asked]
-        products = _sum(np.concatenate([low * low, low * (degree - low)]), columns, times, pairs=True)
+        products = sum_pairs(np.concatenate([low * low, low * (degree - low)]), columns, times)
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
         terms = [*(columns * own for own in residual[:, there]), columns[:1]]
-        scores[places] = _sum(low, np.concatenate(terms), times, pairs=False)
+        scores[places] = sum_columns(low, np.concatenate(terms), times)
     return {"squares": squares, "scores": scores}
 
 
@@ -289,8 +251,8 @@ def _newton(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
             p = chances[:, there]
             curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
             times = rows.times_of(there)
-            squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, times, pairs=True)
-            sums[at] = _sum(np.concatenate([w[None], w * p, w * y[:, there]]), z, times, pairs=False)
+            squares[at] = sum_pairs(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, times)
+            sums[at] = sum_columns(np.concatenate([w[None], w * p, w * y[:, there]]), z, times)
             at += 1
     return {
         "errors": errors,
@@ -333,7 +295,7 @@ def _bands(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     for line, leaf in enumerate(question.leaves):
         there, degree, columns = reached.of(leaf)
         drawn = draws(rows.hashes, about_counts(question, line, 0))[there]  # with the first input's the leaf is counted
-        own[line] = _sum((degree * degree * drawn)[None], columns, pairs=True)[0]
+        own[line] = sum_pairs((degree * degree * drawn)[None], columns)[0]
         terms = _terms(columns, degree, residual[:, there])
         for place in range(len(question.features)):
             band, span = band_of(question, rows, question.kept, line, place)[there], spans[line, place]
@@ -345,18 +307,18 @@ def _bands(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
 def _whole(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of all pairs of leaves, and w z y and w y^2 of leaves, with one draw for each row."""
     drawn, leaves = draws(rows.hashes, about_pairs(question)), question.tree.leaves
-    columns, targets = _columns(rows, question.regressors), _targets(question, rows)
+    columns, targets = rows.columns(question.regressors), _targets(question, rows)
     share = dict(zip(leaves, shares(question, rows), strict=True))
     gram = np.zeros((len(question.tree.overlaps), question.width), dtype=np.int64)
     target = np.zeros((len(leaves), question.targets * (question.columns + 1)), dtype=np.int64)
     for at, (i, j) in enumerate(question.tree.overlaps):
         weight = share[i] * share[j]
         there = np.flatnonzero(weight)
-        gram[at] = _sum((weight * drawn)[None, there], columns.take(there, axis=1), pairs=True)[0]
+        gram[at] = sum_pairs((weight * drawn)[None, there], columns.take(there, axis=1))[0]
     for at, leaf in enumerate(leaves):
         there = np.flatnonzero(share[leaf])
         terms = _with_targets(columns.take(there, axis=1), targets[:, there])
-        target[at] = _sum((share[leaf] * drawn)[None, there], terms, pairs=False)[0]
+        target[at] = sum_columns((share[leaf] * drawn)[None, there], terms)[0]
     return {"gram": gram, "target": target}
 
 

@@ -30,12 +30,6 @@ EXACT_ROWS = 1 << 12
 WEIGHTED_ROWS = EXACT_ROWS // MOST_TIMES
 """The same of rows that count up to `MOST_TIMES` times."""
 
-
-def rows_together(columns: int) -> int:
-    """Return of how many rows products of pairs of so many columns are summed at a time: a megabyte, in the cache."""
-    return max(WEIGHTED_ROWS, min(EXACT_ROWS, 250_000 // (columns * (columns + 1))))
-
-
 SCORE_BITS = 28
 """Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -92,10 +93,23 @@ class TrainingRows:
         """The domain's inputs in their own units, shape (n, F): made anew, as excess and indicators take much room."""
         return self.domain.completed(self.X[self.order])
 
+    @property
+    def every(self) -> NDArray[np.float64]:
+        """All inputs in [0, 1], shape (F, n); made anew, as are :attr:`completed`."""
+        return np.minimum(scaled_inputs(self.domain, self.levels, self.completed), 1.0)  # excess may be more
+
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
-        """The inputs in [0, 1], shape (F, n)."""
-        return np.minimum(scaled_inputs(self.domain, self.levels, self.completed), 1.0)  # excess may be more
+        """Those that may be split on, all but the excess, which comes last; shape (F', n)."""
+        return self.every[: len(self.domain.inputs) - len(self.domain.excess)].copy()
+
+    def columns(self, regressors: Sequence[int]) -> NDArray[np.float64]:
+        """Return the columns ``[1, x]``, shape (k, n); of excess those of the latest regressors are kept."""
+        last = len(self.inputs)
+        plain = self.inputs[[each for each in regressors if each < last]]
+        beyond = tuple(each for each in regressors if each >= last)
+        excess = remembered(self.memo, "excess", beyond, lambda: self.every[list(beyond)]) if beyond else plain[:0]
+        return np.concatenate([np.ones((1, self.count)), plain, excess])
 
     @property
     def target(self) -> NDArray[np.float64]:
@@ -121,7 +135,7 @@ class TrainingRows:
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
         """A hash of each row with a number as its target, shape (n,)."""
-        return row_hashes(self.inputs, self.y)
+        return row_hashes(self.every, self.y)
 
     @cached_property
     def different(self) -> NDArray[np.bool_]:

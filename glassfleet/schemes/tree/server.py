@@ -36,7 +36,10 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 EXCESS_WORTH = 20.0
-"""What is beyond a limit must cut the squared error by so many times the noise's variance."""
+"""What is beyond a limit must cut the squared error by so many times the noise's variance,"""
+
+EXCESS_SHARE = 1e-3
+"""and by this share: of many rows every little counts, and each column makes messages and rules longer."""
 
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
@@ -159,8 +162,8 @@ def _regressors(full: Array, plain: int, most: int, targets: int, *, beyond: boo
     while open_ and len(chosen) < MAX_REGRESSORS:
         gains = {j: float(table[j, y]) * float(table[j, y]) / max(float(table[j, j]), 1e-300) for j in open_}
         best = max(open_, key=lambda j: (gains[j], -j))
-        variance = float(table[y, y]) / max(float(full[0, 0, 0]), 1.0)
-        if gains[best] <= EXCESS_WORTH * variance:
+        share = max(EXCESS_WORTH / max(float(full[0, 0, 0]), 1.0), EXCESS_SHARE)
+        if gains[best] <= share * float(table[y, y]):
             break
         open_.remove(best)
         sweep(table, best)

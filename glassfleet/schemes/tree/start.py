@@ -44,7 +44,7 @@ def first_answer(question: TreeQuestion, rows: TrainingRows) -> Contribution:
     """Return a vehicle's answer to a question before the scan."""
     if question.kind == COLUMNS:
         own = np.flatnonzero(rows.different[: rows.training])
-        return Contribution(COLUMNS, rows.count, {"rows": count_values(rows.inputs[:, own], rows.target[own], CELLS)})
+        return Contribution(COLUMNS, rows.count, {"rows": count_values(rows.every[:, own], rows.target[own], CELLS)})
     every = np.arange(rows.count)
     if rows.times is not None:
         every = every.repeat(rows.times.astype(int))

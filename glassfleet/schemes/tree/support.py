@@ -121,9 +121,9 @@ def places(task: Task) -> list[Any]:
 
 
 def between_edges(question: TreeQuestion, rows: TrainingRows) -> NDArray[np.int16]:
-    """Return the bins in which the training rows are, shape (F, n); those between the latest edges are kept."""
-    edges, inputs = question.edges, rows.inputs[:, : rows.training]
-    assert edges is not None
+    """Return the bins in which the training rows are, shape (F', n); those between the latest edges are kept."""
+    assert question.edges is not None
+    inputs, edges = rows.inputs[:, : rows.training], question.edges[: question.n_plain]
     return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
 
 
@@ -172,7 +172,7 @@ def _layers(question: TreeQuestion, rows: TrainingRows) -> Bools:
 
     Of classes the rows of each in these layers follow.
     """
-    layers = layers_of(rows.inputs[:, : rows.training], rows.target[: rows.training], question.common, CELLS)
+    layers = layers_of(rows.every[:, : rows.training], rows.target[: rows.training], question.common, CELLS)
     classes = np.arange(len(question.domain.classes))
     return np.concatenate([layers, *(layers & (rows.y[: rows.training] == number) for number in classes)])
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
@@ -176,88 +172,3 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         result = world.printed("model", "rollout", "start", "m@2", *everyone, *any_at_all, "--wait")
         assert (result["phase"], result["reports"], result["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
         assert world.printed("model", "history", "m")["current"]["version"] == 2
-
-
-def lines(log: Path) -> list[dict[str, Any]]:
-    text = log.read_text() if log.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
-
-
-def scraped(url: str) -> dict[tuple[str, str], float]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-        page = answer.read().decode()
-    return {
-        (sample.name, ",".join(sample.labels[label] for label in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    }
-
-
-NAMES = ("v1", "v2", "v3")
-LOGS = {"cloud": "coordinator-0.log"} | {name: f"agent-{number}.log" for number, name in enumerate(NAMES, 1)}
-
-
-def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str, str], float]]:
-    """Let three vehicles learn, the third of them stopped; the coordinator's log, and a scrape."""
-    rng = np.random.default_rng(0)
-    for name in NAMES:
-        X = rng.random((80, 3))
-        rows = np.column_stack([X, X[:, 0] + X[:, 1] * X[:, 2]])
-        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,y", comments="", fmt="%.5f")
-    fleet, broker = Processes(folder), MosquittoProcess(folder / "broker")
-    broker.start()
-    fleet.environment |= {"GLASSFLEET_BROKER": broker.url, "GLASSFLEET_LOG_FORMAT": "json"}
-    try:
-        cloud = fleet.start("coordinator", "--api-port", "0")
-        agents = [fleet.start("agent", "--id", name, "--data", str(folder / f"{name}.csv")) for name in NAMES]
-        fleet.until(lambda: fleet.note("api-url"), cloud)
-        fleet.until(lambda: all(lines(folder / log) for log in LOGS.values()), cloud)
-        agents[2].freeze()  # it has said that it is up, and will answer nothing
-        fleet.call(
-            *("run", "start", "--run", "r1", "--min-agents", "2", "--deadline", "2"),
-            *policy_file(folder, scheme="frt", parameters={"max_depth": 2}, rounds={"gather_agents": 3}),
-        )
-        # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
-        fleet.until(lambda: "run-ended" in {each["event"] for each in lines(folder / LOGS["cloud"])}, cloud)
-        metrics = scraped(fleet.note("api-url"))
-        agents[2].kill()
-        cloud.end()
-        return lines(folder / LOGS["cloud"]), metrics
-    finally:
-        fleet.end()
-        broker.stop()
-
-
-@pytest.mark.acceptance
-def test_fleet_tells_its_rounds_once_when_a_vehicle_is_killed(tmp_path: Path) -> None:
-    cloud_lines, metrics = told_by_a_fleet(tmp_path)
-    closed = [line for line in cloud_lines if line["event"] == "round-closed"]
-    opened = [line for line in cloud_lines if line["event"] == "round-opened"]
-    assert [line["outcome"] for line in cloud_lines if line["event"] == "run-ended"] == ["finished"]
-    assert Counter((line["phase"], line["round"]) for line in closed) == Counter(
-        (line["phase"], line["round"]) for line in opened
-    ), "one line for each round"
-    assert max(Counter((line["phase"], line["round"]) for line in closed).values()) == 1
-    assert any(line["dropped"].get("v3") for line in closed)
-    for name in ("cloud", *NAMES):
-        of_run = [line for line in lines(tmp_path / LOGS[name]) if "run" in line]
-        assert {(line["run"], line["fleet"]) for line in of_run} <= {("r1", "fleet")}
-        assert all(isinstance(line["round"], int) for line in of_run)
-        assert all(name == "cloud" or line["agent"] == name for line in of_run)
-
-    ends = Counter((line["phase"], line["end"]) for line in closed)
-    assert ends["domain", "partial"] + ends["statistics", "partial"] >= 1
-    for (phase, end), count in ends.items():
-        assert metrics["glassfleet_rounds_total", f"{end},{phase}"] == count
-    accepted = sum(line["accepted"] for line in closed)
-    assert metrics["glassfleet_answers_total", "accepted"] == accepted
-    assert metrics["glassfleet_round_seconds_count", "statistics"] == sum(
-        line["phase"] == "statistics" for line in closed
-    )
-    assert metrics["glassfleet_received_bytes_total", ""] >= sum(line["bytes"] for line in closed) > 0
-    assert metrics["glassfleet_runs_ended_total", "finished"] == 1
-    assert metrics["glassfleet_models_published_total", ""] == 1
-    assert metrics["glassfleet_journal_bytes", ""] > 0
-    assert metrics["glassfleet_journal_append_seconds_count", ""] > 0
-    assert ("glassfleet_nullified_cells_total", "") in metrics
-    assert all(re.fullmatch(r"[a-z][a-z_]*", name) for name, _ in metrics)

@@ -151,6 +151,18 @@ def test_policy_file_is_refused_with_the_key_at_fault_and_the_nearest_that_there
     assert words in capsys.readouterr().err
 
 
+def test_demo_is_refused_in_one_line_when_a_file_or_a_name_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "car.csv").write_text("a,y\n1,2\n3,x\n")
+    for words, code, named in (
+        (["--data", str(tmp_path)], 3, "car.csv"),
+        (policy_file(tmp_path, model="a/b"), 2, "model"),
+    ):
+        assert run(["demo", *words]) == code
+        assert re.search(rf"^glassfleet: error: .*{named}.*\n\Z", capsys.readouterr().err, re.MULTILINE)
+
+
 def test_missing_extra_is_named_with_its_pip_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,19 +295,6 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
     assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["max_rule", "zzz"])
-def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
-    capsys: pytest.CaptureFixture[str], name: str, tmp_path: Path
-) -> None:
-    near = "; did you mean max_rules?" if name == "max_rule" else "."
-    policy = policy_file(tmp_path, parameters={name: 6})
-    for words in (["lab", "experiment", "--csv", "rows.csv", "--param", f"{name}=6"], ["demo", *policy]):
-        assert run([*words, "--scheme", "tree"]) == 2
-        result = capsys.readouterr().err
-        assert f"no parameter {name!r} in scheme tree{near} It has: " in result
-        assert all(each in result for each in catalogue.load("tree").Parameters.model_fields)
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:

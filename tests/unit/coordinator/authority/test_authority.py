@@ -185,6 +185,8 @@ def test_authority_is_made_in_no_folder_that_has_something_in_it(authority):
     with pytest.raises(UsageError, match="is not empty"):
         Authority.create(authority.folder, "x")
     assert sorted(authority.folder.rglob("*")) == before
+    with pytest.raises(NotFoundError, match="ca init"):
+        Authority(authority.folder / "absent")
 
 
 def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
@@ -276,13 +278,6 @@ def test_key_is_private_and_encrypted_with_a_password(tmp_path, monkeypatch):
     monkeypatch.delenv("GLASSFLEET_CA_PASSWORD")
     with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
         Authority(made.folder)
-
-
-def test_second_authority_in_a_folder_is_misuse(authority):
-    with pytest.raises(UsageError, match="already"):
-        Authority.create(authority.folder, "x")
-    with pytest.raises(NotFoundError, match="ca init"):
-        Authority(authority.folder / "absent")
 
 
 @pytest.mark.parametrize("damage", ["gone", "nonsense", "[]"])

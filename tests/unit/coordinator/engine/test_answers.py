@@ -100,12 +100,6 @@ def test_engine_counts_whoever_answers_when_elastic() -> None:
     assert play.state.restarts == 0
 
 
-def test_engine_fails_by_name_when_nobody_has_rows() -> None:
-    play = Play(toy_spec())
-    play.answer("a", "b", "c", rows=0)
-    assert play.state.reason.startswith("no-rows")
-
-
 @pytest.mark.parametrize("order", ["abc", "cab", "bca"])
 def test_engine_drops_the_agent_with_most_rows_when_the_total_is_impossible(order: str) -> None:
     play = Play(toy_spec(parameters={"max_rows": 11}))

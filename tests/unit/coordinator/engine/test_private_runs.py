@@ -175,19 +175,6 @@ def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dic
     assert "v00" not in stage.state.cohort
 
 
-def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_the_central_one() -> None:
-    stage = paired(answered=3)
-    request = stage.request
-    assert request is not None
-    stage.send(Refused(stage.at, "v00", request.task_digest, "single-out"))
-    stage.answer(*AGENTS[1:])
-    assert stage.state.lost["v00"] == "refused: single-out"
-    assert len(stage.state.cohort) == 12
-    stage.finish(*AGENTS)
-    assert "v00" not in stage.state.cohort
-    stage.check_end()
-
-
 def refuse(stage: PrivateStage, whom: str, *agents: str) -> None:
     """Let vehicles say that they meet no group with `whom` in it."""
     request = stage.request
@@ -269,21 +256,6 @@ def test_other_groups_keep_their_answers_when_one_is_founded_again() -> None:
     stage.finish(*agents)
     assert stage.phase == "finished"
     assert set(agents) - set(stage.state.cohort) == {whom}
-    stage.check_end()
-
-
-@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
-    stage = paired(answered=rounds)
-    stage.vehicles["v07"].lies = True
-    stage.answer(*AGENTS)
-    assert stage.phase == "checking"
-    stage.restart()
-    stage.finish(*AGENTS)
-    assert stage.phase == "finished"
-    assert stage.state.false_answers == ("v07",)
-    assert stage.state.lost["v07"] == "false answers: its masks fit nobody's"
-    assert len(stage.state.cohort) == 12
     stage.check_end()
 
 

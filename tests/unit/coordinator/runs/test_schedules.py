@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.runs.nights import NOBODY
 from coordinator.specification.schedule import Schedule
-from schemas.errors import NotFoundError, StorageError, UsageError
+from schemas.errors import StorageError, UsageError
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import toy_spec
 
@@ -188,11 +188,3 @@ def test_a_run_that_cannot_be_started_any_more_is_written_down() -> None:
 def test_schedule_that_cannot_be_meant_is_refused_with_the_fault(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         Schedule.from_document({"name": "n", "at": "0 2 * * *", "spec": {"scheme": "toy"}, **wrong})
-
-
-def test_schedule_of_a_taken_name_or_an_unknown_scheme_is_refused() -> None:
-    fleet = scheduled("a")
-    with pytest.raises(UsageError, match="already"):
-        fleet.core.add_schedule(schedule())
-    with pytest.raises(NotFoundError, match="no scheme 'oracle'"):
-        fleet.core.add_schedule(schedule("new", spec={"scheme": "oracle"}))

@@ -198,19 +198,6 @@ def test_few_rows_of_many_columns_are_not_told_of_by_products(tmp_path: Path) ->
         victim.end(f"r{number}")
 
 
-def test_run_that_asks_nothing_new_is_not_counted(victim: Victim) -> None:
-    for number in range(2, 9):
-        terms, body, own = announced(victim, number)
-        assert own["left"] == Limits().runs - 1
-        victim.answer(terms, victim.request(terms, victim.founders(terms, body), first_task(terms, seed=1)))
-        victim.end(terms.run)
-        victim.restart()
-    for number in range(9, 8 + Limits().runs):
-        run(victim, number)
-    with pytest.raises(PrivacyError, match=r"^too-many-runs: "):
-        announced(victim, 20)
-
-
 def test_runs_over_rows_that_are_gone_are_not_counted(victim: Victim) -> None:
     for number in range(2, 1 + Limits().runs):
         run(victim, number)

@@ -166,15 +166,6 @@ def test_few_rows_are_told_of_where_some_combination_is_about_them(sets: list[se
 
 
 @pytest.mark.parametrize(
-    ("gone", "come", "few"), [(0, 0, False), (3, 0, True), (20, 11, True), (20, 12, False), (40, 0, True)]
-)
-def test_rows_tell_by_those_that_came_and_went(gone: int, come: int, few: bool) -> None:
-    before = np.arange(60, dtype=np.uint64)
-    after = np.arange(gone, 60 + come, dtype=np.uint64)
-    assert tells_few_rows([before, after], 32) == few
-
-
-@pytest.mark.parametrize(
     ("founders", "company", "there", "lacks"),
     [(15, 3, 9, 0), (15, 3, 8, 1), (16, 3, 9, 1), (16, 3, 10, 0), (15, 5, 0, 10)],
 )

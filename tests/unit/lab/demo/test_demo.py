@@ -12,7 +12,6 @@ import pytest
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
-from glassfleet.contract.scheme import promises_central
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import recorded
@@ -185,12 +184,6 @@ def test_promise_holds_whatever_the_choice_and_the_demo_ends_with_a_fault_when_i
     assert caught.value.exit_code == 8
     keep_promise(broken, participation="elastic")
     keep_promise(replace(kept, promised=False), participation="cohort")
-
-
-def test_promise_holds_of_condensed_rows_and_not_of_the_papers_nullification() -> None:
-    scheme = catalogue.load("frt")
-    assert promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 7}))
-    assert not promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 1}))
 
 
 def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:

@@ -15,9 +15,9 @@ from glassfleet.numerics.grids import histogram
 from glassfleet.schemes.tree import SCHEME, TreeParameters, messages
 from glassfleet.schemes.tree import rows as prepared
 from glassfleet.schemes.tree.bins import CELLS, find_edges
-from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.joint import TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
+from glassfleet.schemes.tree.products import SELDOM, sum_columns, sum_pairs
 from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
@@ -59,8 +59,8 @@ def known(data: Dataset, tree: Tree) -> dict[str, Any]:
     gram, target = [], []
     for part in split_rows(data):
         z, one = columns(part).T, np.ones((1, part.rows))
-        gram.append(_sum(one, z, pairs=True))
-        target.append(_sum(one, np.vstack([z, part.y]) * part.y, pairs=False))
+        gram.append(sum_pairs(one, z))
+        target.append(sum_columns(one, np.vstack([z, part.y]) * part.y))
     memory: dict[str, Any] = {"pairs": np.zeros((1, 2), dtype=np.int64), "gram": np.stack(gram)}
     memory |= {"leaves": [0], "target": np.stack(target)[:, None]}
     for splits, latest in ((1, 1), (3, 2), (4, 1)):
@@ -75,6 +75,18 @@ def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
 
 
 # --- the vehicle ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [None, np.arange(200) % 7 + 1.0])
+def test_a_column_that_is_seldom_more_than_zero_is_in_all_sums_of_pairs(times: np.ndarray[Any, Any] | None) -> None:
+    rng = np.random.default_rng(2)
+    weights, z = rng.random((3, 200)), rng.random((5, 200))
+    for column, every in ((1, 3 * SELDOM), (4, 2 * SELDOM)):
+        z[column, np.arange(200) % every > 0] = 0.0
+    counted = np.ones(200) if times is None else times
+    pairs = [(i, j) for i in range(5) for j in range(i, 5)]
+    grid = [np.rint(z[i] * z[j] * 2.0**20) for i, j in pairs]
+    assert (sum_pairs(weights, z, times) == np.rint(weights * 2.0**20) * counted @ np.transpose(grid)).all()
 
 
 # --- the joint fit --------------------------------------------------------------------------------------------------
