@@ -96,7 +96,7 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = link.connect_timeout
-        client.max_inflight_messages = 0
+        client.max_inflight_messages = 0  # `PahoTransport` counts them; paho goes through all at each PUBACK
         if self._address.username is not None:
             client.username_pw_set(self._address.username, self._address.password)
         if link.will is not None:
@@ -107,7 +107,6 @@ class Connection:
         client.on_message = self._arrived
         client.on_publish = self._published
         client.on_subscribe = self._subscribed
-        client.on_socket_register_write = lambda *_: None  # then paho keeps what leaves for `_flush`: packets together
         return client
 
     def open(self, cancelled: Callable[[], bool] = lambda: False) -> None:
@@ -249,7 +248,6 @@ class Connection:
             self._check(self._client.loop_read())
 
     def _flush(self, sock: BufferedSocket) -> None:
-        self._check(self._client.loop_write())
         try:
             sock.flush()
         except OSError as fault:

@@ -250,7 +250,7 @@ class HttpServer(uvicorn.Server):
         self.started = True
 
     async def main_loop(self) -> None:
-        """Renew the date of answers each second, until `end`; uvicorn alone wakes ten times as often, to look for it."""
+        """Renew the date of answers each second, until `end`; uvicorn's own looks for it ten times as often."""
         while self._accepting is not None and not (self._accepting.done() or await self.on_tick(0)):
             await asyncio.wait([self._accepting], timeout=1.0)
 
