@@ -15,10 +15,8 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-# Before anything else imports structlog.
-from schemas.plain_structlog import structlog
+import structlog
 
-# isort: split
 from broker.port import Transport
 from broker.signed import SignedTransport
 from coordinator.config import CoordinatorConfig

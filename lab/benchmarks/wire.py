@@ -15,7 +15,6 @@ import numpy as np
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
 from console.client import CoordinatorClient, CoordinatorError
-from edge_agent import logs
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
@@ -26,6 +25,7 @@ from lab.benchmarks.measure import made_up, ms, print_table, wait
 from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
 from schemas.codec import document_digest
+from schemas.log import Log, LogWriter
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -35,7 +35,7 @@ PATIENCE = 120.0
 
 def wire() -> None:
     """Round trips with 15 and 100 agents on each broker that is here."""
-    logs.configure("error")
+    Log.write = LogWriter("error")
     kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
     rows = [measure(kind, agents) for kind in kinds for agents in (15, 100)]
     print_table(
