@@ -25,7 +25,6 @@ from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
 from broker.url import safe_address
 from console.client import CoordinatorClient, CoordinatorError
-from edge_agent import logs
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
@@ -40,6 +39,7 @@ from lab.experiments.workers import Worker
 from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
 from schemas.codec import document_digest
+from schemas.log import Log, LogWriter
 
 FLEETS = (15, 100, 1_000)
 REQUEST_BYTES = 4_000
@@ -234,15 +234,16 @@ def equality(record: dict[str, Any]) -> str:
 
 def wire() -> None:
     """Round trips with 15 and 100 agents on each broker that is here."""
-    logs.configure("error")
+    Log.write = LogWriter("error")
     kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
     print_table(
         f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
-        [_wire(kind, agents) for kind in kinds for agents in (15, 100)],
+        [round_trips(kind, agents) for kind in kinds for agents in (15, 100)],
     )
 
 
-def _wire(kind: str, agents: int) -> dict[str, Any]:
+def round_trips(kind: str, agents: int) -> dict[str, Any]:
+    """Return a line of the table: a run of `frt` on a broker of a kind."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
         broker = launch(kind, state_dir=folder / "broker")
@@ -288,7 +289,9 @@ def _scale(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) ->
         record = ended(stage.api, stage.start(run, min_agents=0.5, deadline=deadline))
         spent = [after - begun for after, begun in zip(stage.spent(), before, strict=True)]
         rounds, costs = stage.figures(record, spent)
-        floor = "-" if signed else ms(_floor(stage))  # signed: it is no vehicle's topic
+        floor = (
+            "-" if signed else ms(median(_floors(stage, stage.tell("counted")["answer.bytes"])))
+        )  # signed: it is no vehicle's topic
         sizes = {
             "coordinator, MB": f"{memory(stage.coordinator.pid)[1]:.0f}",
             "journal, MB": f"{(stage.journal() - size) / 1e6:.1f}",
@@ -296,11 +299,19 @@ def _scale(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) ->
     return {"vehicles": f"{vehicles:,}", "scheme": run["scheme"], **rounds, "floor": floor, **sizes, **costs}
 
 
-def _floor(stage: Stage) -> float:
-    """Return the median of the seconds that a question to all takes until all have answered, with nobody to think."""
+def floors(vehicles: int, size: int) -> list[float]:
+    """Return the floor of a fleet whose answers have so many bytes, several times, in seconds."""
+    with staged(vehicles) as stage:
+        stage.tell("connect")
+        wait(stage.up)
+        return _floors(stage, size)
+
+
+def _floors(stage: Stage, size: int) -> list[float]:
+    """Return the seconds that a question to all takes until all have answered, with nobody to think."""
     asker = Peer(safe_address(stage.broker.url), "floor")
     asker.subscribe("gf/1/floor/agent/+/answer")
-    stage.tell("floor", size=stage.tell("counted")["answer.bytes"])
+    stage.tell("floor", size=size)
     seconds = []
     for number in range(FLOORS):
         begun, answers = time.perf_counter(), 0
@@ -311,7 +322,7 @@ def _floor(stage: Stage) -> float:
             answers += sum(1 for _ in asker.messages())
         seconds.append(time.perf_counter() - begun)
     asker.close()
-    return median(seconds)
+    return seconds
 
 
 def long(fleets: Sequence[int] = FLEETS) -> None:
