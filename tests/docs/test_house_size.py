@@ -6,10 +6,10 @@ from deploy.site import size
 
 MOST = {
     "product: lines of code": 47_794,
-    "product: modules": 439,
-    "lab: lines of code": 10_009,
-    "lab: modules": 99,
-    "tests: lines of code": 37_550,
+    "product: modules": 438,
+    "lab: lines of code": 9_769,
+    "lab: modules": 95,
+    "tests: lines of code": 37_547,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 60_000,

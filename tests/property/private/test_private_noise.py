@@ -114,8 +114,7 @@ def test_difference_of_two_editions_has_the_noise_of_both() -> None:
         _, task = group.edges_task()
         before, after = (group.ask(task, each) for each in (group.edition(0), group.edition(1, without=3)))
         draws.append((before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3]))
-    _, epsilon = DP_TREE.read(task).sums()["histogram"]
-    whole = deviation(epsilon, "local", 1)
+    whole = deviation(DP_TREE.read(task).sums()["histogram"][1], "local", 1)
     assert np.std(draws) > 1.2 * whole  # sqrt(2) of it
     # The attack that it is against: what stays of shares that are the same in both editions is those of three.
     group = Group(epsilon=0.5, losses=3)
@@ -163,8 +162,7 @@ def test_asking_again_costs_and_a_vehicle_answers_no_more_than_the_budget_has() 
 def test_epsilon_of_a_run_is_divided_among_its_questions_and_the_losses() -> None:
     for losses in (0, 1, 3, 20):
         parameters = DP_TREE.Parameters(losses=losses, max_depth=4, edge_share=0.3)
-        nothing = np.full(1, -1)
-        levels = [Growth(nothing, nothing, nothing, np.full(1, depth)) for depth in range(5)]
+        levels = [Growth(*[np.full(1, -1)] * 3, np.full(1, depth)) for depth in range(5)]
         asked = [DpTreeQuestion("level", parameters, DOMAIN, 3, growth=growth) for growth in levels]
         costs = [each.cost for each in (DpTreeQuestion("edges", parameters, DOMAIN, 3), *asked)]
         assert sum(costs) + losses * max(costs) == pytest.approx(parameters.epsilon)
