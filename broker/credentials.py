@@ -9,18 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-import structlog
-
 from broker.identity import alone_in, load_identity, save_identity
 from broker.tls import CA, CERT, CRL, KEY
 from schemas.errors import StorageError, UsageError, WireError
+from schemas.log import Log
 from schemas.trust.certificates import UNREADABLE, newest
 from schemas.trust.signing import Signer, Verifier
 
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the files changed, at least: a look costs four calls of the system."""
 
-_log = structlog.get_logger("glassfleet.broker")
+_log = Log()
 
 _FILES = (KEY, CERT, CA, CRL)
 

@@ -31,9 +31,9 @@ from broker.port import OVERSIZE_TRIES, Handlers, Link, Message, check_message
 from broker.tls import client_context
 from broker.url import BrokerAddress, safe_address, urls_of
 from schemas.errors import BrokerError, UsageError
-from schemas.plain_structlog import structlog
+from schemas.log import Log
 
-_log = structlog.get_logger("glassfleet.broker")
+_log = Log()
 _jitter = secrets.SystemRandom()
 P = ParamSpec("P")
 

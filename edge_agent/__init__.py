@@ -5,5 +5,3 @@ import os
 # Before numpy is imported: an agent shares its processor with the vehicle's own work, and OpenBLAS would reserve memory
 # for a thread per core. Whoever wants more sets the variable.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-import schemas.plain_structlog  # noqa: F401 - before anything else imports structlog

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from broker.port import Handlers, Message, Transport
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
@@ -61,6 +59,7 @@ from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME
 from schemas import codec
 from schemas.envelope import open_request
 from schemas.errors import WireError
+from schemas.log import Log
 from schemas.messages import Manifest, ModelPointer, Receipt, Trial
 from schemas.topics import Topics
 
@@ -118,7 +117,7 @@ class Agent:
         self.config = config
         self.id = config.id
         self.counts: Counter[str] = Counter()
-        self.log = structlog.get_logger("glassfleet.agent", agent=config.id)
+        self.log = Log(agent=config.id)
         self._clock = clock
         self._topics = Topics(config.fleet)
         self.source = source

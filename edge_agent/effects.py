@@ -35,6 +35,7 @@ from edge_agent.worker import LOOK, WorkerError, WorkItem
 from glassfleet.data.sampling import recent
 from glassfleet.errors import PrivacyError, TaskError
 from schemas.errors import BrokerError, DataError, StorageError, UsageError
+from schemas.log import Log
 from schemas.messages import ContributionBody, Receipt
 
 WAITING: Final = 4
@@ -72,7 +73,7 @@ class Effects:
         Takes an event for the session.
     counts : Counter
         Counts answers, sends and refusals.
-    log : structlog logger
+    log : Log
     slow : float
         Seconds that an answer takes on its way; 0 for a real link.
 
@@ -95,7 +96,7 @@ class Effects:
         clock: Callable[[], float],
         tell: Callable[[Event], None],
         counts: Counter[str],
-        log: Any,
+        log: Log,
         slow: float,
     ) -> None:
         self.jobs: dict[tuple[str, str], RequestSeen] = {}

@@ -37,6 +37,7 @@ from broker.port import Message, Transport
 from edge_agent.sources import Source
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError
+from schemas.log import Log
 from schemas.messages import AgentState, CoordinatorState, LogHead
 from schemas.topics import Topics
 
@@ -183,7 +184,7 @@ class Presence:
         Returns the newest head of the vehicle's log of forecasts, or None.
     clock : callable
         Seconds that only go forward.
-    log : structlog logger
+    log : Log
 
     Attributes
     ----------
@@ -201,7 +202,7 @@ class Presence:
         source: Source,
         head: Callable[[], LogHead | None],
         clock: Callable[[], float],
-        log: Any,
+        log: Log,
     ) -> None:
         self._topics = topics
         self._agent = agent

@@ -21,7 +21,6 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message, Transport
 from broker.signed import RefusalLog, signed
 from broker.tls import tls_of
-from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.presence import OwnId, state_of
@@ -29,6 +28,7 @@ from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from edge_agent.storage import FolderLock, make_directory
 from schemas.errors import DataError, GlassfleetError, IdentityError, UsageError
+from schemas.log import Log, LogWriter
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
@@ -261,7 +261,7 @@ def run_agent(config: AgentConfig) -> None:
     UsageError
         A setting cannot be meant as written (2).
     """
-    logs.configure(config.log_level, config.log_format, fleet=config.fleet, agent=config.id)
+    Log.write = LogWriter(config.log_level, config.log_format, fleet=config.fleet, agent=config.id)
     # Else glibc learns from the first large arrays to keep such for later ones: 5 MB of 36,000 rows (measured).
     with contextlib.suppress(AttributeError):  # other C libraries have no such setting
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _SMALL)

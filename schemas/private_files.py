@@ -13,12 +13,12 @@ import os
 import pwd
 import secrets
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from schemas.errors import StorageError
+from schemas.log import Log
 
 SECRET_CHARACTERS = 22
 """Fewest characters of a secret: 22 of base64 hold 132 bits, and 128 cannot be guessed."""
@@ -202,19 +202,9 @@ def _close(path: Path, what: str, mode: int) -> None:
         try:
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
         except OSError:  # FAT, some network disks: they know no rights
-            _tell("cannot-be-made-private", path, stat.S_IMODE(status.st_mode))
+            Log().warning("cannot-be-made-private", path=str(path), mode=f"{stat.S_IMODE(status.st_mode):04o}")
         else:
-            _tell("made-private", path, stat.S_IMODE(status.st_mode))
-
-
-def _tell(event: str, path: Path, former: int) -> None:
-    """Say what was closed: in the log of a service, else on stderr, for stdout holds what a command answers."""
-    import structlog  # noqa: PLC0415 - slow to import, and hardly ever needed
-
-    if structlog.is_configured():
-        structlog.get_logger("files").warning(event, path=str(path), mode=f"{former:04o}")
-    else:
-        print(f"{event.replace('-', ' ')}: {path} (its mode was {former:04o})", file=sys.stderr)  # noqa: T201
+            Log().warning("made-private", path=str(path), mode=f"{stat.S_IMODE(status.st_mode):04o}")
 
 
 def _others_in(group: int) -> str:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
 from glassfleet.contract import catalogue
+from schemas.log import Log
 from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
@@ -143,6 +144,14 @@ def structlog_defaults() -> Iterator[None]:
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.cancel()  # it would tell another test, up to a minute later, how many lines this one kept back
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Lines that agents and transports of this process tell, by their fields."""
+    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(Log, "write", lambda level, event, fields: lines.append({"event": event, **fields}))
+    return lines
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from console.common import ca_file_option, file_option, json_option, print_json,
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from schemas.errors import DataError, UsageError
+from schemas.log import Log, LogWriter
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ def collect(  # noqa: PLR0917 - click passes options by name
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
       glassfleet data collect --source kuksa://127.0.0.1:55555 --plan plan.toml --store drive.window
     """
-    from edge_agent import logs
     from edge_agent.live.plan import LivePlan
     from edge_agent.live.port import ServerAccess
     from edge_agent.live.rows import LiveRows, Samples
@@ -134,7 +134,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
         raise UsageError(f"--store {store}: the name must end in {ENDING}, by which an agent knows what it is")
     if plan and columns:
         raise UsageError("--columns: the plan names the columns already")
-    logs.configure("error" if is_quiet() else "warning")
+    Log.write = LogWriter("error" if is_quiet() else "warning")
     live = LivePlan.read(plan, catalogues) if plan else LivePlan()
     wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
     asked = live.request(

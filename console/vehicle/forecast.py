@@ -14,6 +14,7 @@ from console.common import F, fleet_option, json_file, json_option, print_json, 
 from console.settings import Given, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
+from schemas.log import Log, LogWriter
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -72,16 +73,12 @@ def run(given: Given[ForecastConfig], *, as_json: bool, printed: bool) -> None:
 
 def _tell_if_strange(config: ForecastConfig) -> None:
     """Warn when no such agent was ever here; it may come yet, and its first model with it."""
-    import structlog
-
-    from edge_agent import logs
-
     if config.models is not None or _was_here(config.directory):
         return
     here = sorted(folder.name for folder in config.directory.parent.glob("*") if _was_here(folder))
     shown = ", ".join([*here[:SHOWN], *([f"{len(here) - SHOWN} more"] if len(here) > SHOWN else [])])
-    logs.configure(config.log_level, config.log_format)
-    structlog.get_logger("glassfleet.forecast", agent=config.id).warning(
+    Log.write = LogWriter(config.log_level, config.log_format)
+    Log(agent=config.id).warning(
         "no-such-agent",
         reason=f"no agent {config.id!r} of fleet {config.fleet!r} was ever in {config.state_dir}; "
         f"{f'there are: {shown}' if here else 'there is none yet'}. Waiting for it and its first model",

@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, signed
 from broker.tls import tls_of, worker_identity
 from coordinator.config import CoordinatorConfig
 from schemas.errors import UsageError
-from schemas.plain_structlog import structlog
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography

@@ -11,6 +11,8 @@ from typing import Any
 
 import structlog
 
+from schemas.log import Log
+
 PEERS_LINES = {
     "answered": ("outcome", 200),
     "message-ignored": ("code", 200),
@@ -45,9 +47,8 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             Bounded(),
-            *([_naming(fleet)] if fleet else []),
+            *([lambda _logger, _method, line: {"fleet": fleet, **line}] if fleet else []),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks if style == "json" else structlog.processors.format_exc_info,
@@ -57,6 +58,7 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
+    Log.write = lambda level, event, fields: getattr(structlog.get_logger(), level)(event, **fields)
 
 
 class Bounded:
@@ -94,13 +96,3 @@ class Bounded:
             untold = self._untold.pop(kind)
         about = {field: kind[1]} if field else {}
         structlog.get_logger("coordinator").warning(kind[0], untold=untold, **about)
-
-
-def _naming(fleet: str) -> structlog.typing.Processor:
-    """Return a processor that adds the fleet."""
-
-    def name(_logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        line.setdefault("fleet", fleet)
-        return line
-
-    return name

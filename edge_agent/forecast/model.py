@@ -20,6 +20,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.model.baseline import ReferenceRow, reference_of
 from schemas.codec import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
+from schemas.log import Log
 from schemas.record import CENTRAL, ModelRecord
 
 DATA_PAUSE = 60.0
@@ -129,7 +130,7 @@ class ModelWatch:
         Where the agent keeps its last good models, ``{name}.json``; it may appear later.
     name : str or None
         Which of them; None: the only one, references apart: they are there to be compared with.
-    log : structlog logger
+    log : Log
     rows : str or None
         Where the vehicle's rows are, for models of which it makes its own.
     clock : callable
@@ -140,7 +141,7 @@ class ModelWatch:
         self,
         directory: Path,
         name: str | None,
-        log: Any,
+        log: Log,
         rows: str | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -11,8 +11,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.signed import signed
@@ -23,6 +21,7 @@ from edge_agent.live.adapters.mqtt import link_of
 from edge_agent.live.port import ServerAccess
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
+from schemas.log import Log
 from schemas.messages import Forecast
 from schemas.topics import Topics
 
@@ -155,7 +154,7 @@ def _feed(url: str, access: ServerAccess, waiting: queue.Queue[Mapping[str, Any]
                     failed = 0
                 except VSSClientError as fault:
                     if failed % _AGAIN == 0:
-                        structlog.get_logger("glassfleet.forecast").warning(
+                        Log().warning(
                             "not-published", reason=databroker.words(fault, url), overlay=str(overlay()), kind="signals"
                         )
                     failed += 1

@@ -11,9 +11,6 @@ from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
-import structlog
-
-from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served, inputs_of, vector
@@ -25,6 +22,7 @@ from edge_agent.recordings.units import unlike
 from glassfleet.model.baseline import explained
 from glassfleet.model.explanation import Explanation
 from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.log import Log, LogWriter
 from schemas.messages import Forecast
 
 SLACK = 0.5
@@ -51,7 +49,7 @@ class Forecaster:
         A number, below which forecasts are alerts, or a class.
     publish : callable
         Takes each `Forecast` to be sent.
-    say : structlog logger
+    say : Log
     clock : callable
         Seconds that only go forward.
     wall : callable
@@ -74,7 +72,7 @@ class Forecaster:
         every: float,
         alert: str | None,
         publish: Callable[[Forecast], None],
-        say: Any,
+        say: Log,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -255,8 +253,8 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
     NotFoundError
         The source ended, and there never was a model.
     """
-    logs.configure(config.log_level, config.log_format)
-    say = structlog.get_logger("glassfleet.forecast", agent=config.id)
+    Log.write = LogWriter(config.log_level, config.log_format)
+    say = Log(agent=config.id)
     with ExitStack() as stack:
         plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import structlog
-
 from edge_agent.imports.plan import Plan
+from schemas.log import Log
 
-log = structlog.get_logger("glassfleet.samples")
+log = Log()
 """Where an adapter tells what befalls its source."""
 
 MAX_BYTES: Final = 1 << 16

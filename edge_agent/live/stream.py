@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from schemas.errors import DataError, os_faults_as
+from schemas.log import Log
 
-_log = structlog.get_logger("glassfleet.samples")
+_log = Log()
 
 KNOWN: Final = 1024
 """Bytes at the start of a file, and before a place in it, by which both are known again; part of a place's format."""

@@ -36,6 +36,7 @@ from glassfleet.model.protocol import Model
 from glassfleet.simulation import MAX_ROUNDS
 from schemas.codec import canonical_json, document_digest
 from schemas.errors import DataError, GlassfleetError
+from schemas.log import Log
 from schemas.messages import Evaluation, ModelPointer
 from schemas.record import ModelRecord
 
@@ -338,10 +339,10 @@ class ScoreTeller:
     publisher : Publisher
     counts : Counter
         Counts the models that were scored.
-    log : structlog logger
+    log : Log
     """
 
-    def __init__(self, publisher: Publisher, counts: Counter[str], log: Any) -> None:
+    def __init__(self, publisher: Publisher, counts: Counter[str], log: Log) -> None:
         self._publisher = publisher
         self._counts = counts
         self._log = log

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.port import Transport
 from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, ScoreTeller, in_words
@@ -26,6 +26,7 @@ from edge_agent.storage import make_directory, replacing
 from edge_agent.worker import LOOK
 from schemas.envelope import read_model
 from schemas.errors import StorageError, WireError
+from schemas.log import Log
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 from schemas.rounds import place
@@ -71,7 +72,7 @@ class ModelFollower:
         Takes a run; whether this vehicle itself knows that it was a private one.
     scores : ScoreTeller
         Publishes them, and why a candidate that we are asked to try cannot be scored.
-    log : structlog logger
+    log : Log
     agent : str
         Our id, which decides which candidates we try.
     counts : Counter
@@ -96,7 +97,7 @@ class ModelFollower:
         scores: ScoreTeller,
         why_not: Callable[[], str],
         was_private: Callable[[str], bool],
-        log: Any,
+        log: Log,
         agent: str,
         counts: Counter[str],
         verifier: Verifier | None = None,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from edge_agent.imports.clocks import TextRows
@@ -32,8 +31,9 @@ from edge_agent.sources.cells import (
 from edge_agent.sources.location import Location
 from glassfleet.data.cells import MISSING, is_empty, label_of, truth_of
 from schemas.errors import DataError
+from schemas.log import Log
 
-_log = structlog.get_logger("glassfleet.data")
+_log = Log()
 
 _LOOK: Final = 500
 """Rows that tell whether each has one signal."""

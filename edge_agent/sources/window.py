@@ -21,13 +21,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from edge_agent.sources.cells import column_names, is_finite
 from edge_agent.sources.location import Location, Origin, Reader
 from glassfleet.data.clock import TIMES
 from schemas import limits
 from schemas.errors import DataError, StorageError
+from schemas.log import Log
 
 BUSY_WAIT = 10.0
 """Seconds to wait for another process that writes to the same window: its transactions take milliseconds."""
@@ -49,7 +48,7 @@ clock that is ahead for a while must not empty the window. With a shorter window
 LONGEST_PARKED: Final = 366 * 86_400.0
 """Seconds; a step ahead by more is a clock that is wrong, and makes no row older."""
 
-_log = structlog.get_logger("glassfleet.window")
+_log = Log()
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);

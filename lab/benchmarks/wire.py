@@ -15,7 +15,6 @@ import numpy as np
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
 from console.client import CoordinatorClient, CoordinatorError
-from edge_agent import logs
 from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme
@@ -26,6 +25,7 @@ from lab.benchmarks.measure import made_up, ms, print_table, wait
 from lab.fleet import Fleet
 from lab.processes import Process, ProcessFleet
 from schemas.codec import document_digest
+from schemas.log import Log, LogWriter
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -35,9 +35,9 @@ PATIENCE = 120.0
 
 def wire() -> None:
     """Round trips with 15 and 100 agents on each broker that is here."""
-    logs.configure("error")
+    Log.write = LogWriter("error")
     kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
-    rows = [_measure(kind, agents) for kind in kinds for agents in (15, 100)]
+    rows = [measure(kind, agents) for kind in kinds for agents in (15, 100)]
     print_table(
         f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
         ["broker", "agents", "rounds", "median round", "slowest round", "kB per agent and round", "whole run (s)"],
@@ -45,7 +45,8 @@ def wire() -> None:
     )
 
 
-def _measure(kind: str, agents: int) -> list[Any]:
+def measure(kind: str, agents: int) -> list[Any]:
+    """Return a line of the table: a run on a broker of a kind."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
         broker = launch(kind, state_dir=folder / "broker")

@@ -21,11 +21,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import structlog
-
 from broker.port import Handlers, Message, Transport
+from schemas.log import Log
 
-_log = structlog.get_logger("glassfleet.chaos")
+_log = Log()
 
 VARIABLE = "GLASSFLEET_FAULTS"
 """Environment variable with the path of the JSON file; read by ``lab.chaos.child`` alone."""

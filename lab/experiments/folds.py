@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -224,26 +225,29 @@ def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, w
     """Score each client's model on its rows: one setting of a `FoldResult`. `width` brings errors to their unit."""
     models, runs = learned.models, learned.runs
     sizes = [model.complexity() for model in {id(model): model for model in models.values()}.values()]
-    scores: dict[str, Any] = {"measure": "rmse"}
-    for kind, parts in (("test", test), ("train", train)):
-        predicted = {name: models[name].predict(part.X) for name, part in parts.items()}
-        classes = next(iter(models.values())).domain.classes
-        if classes:
-            per_class = [f1_scores(predicted[name], part.y, classes) for name, part in parts.items()]
-            scores |= {"measure": "f1", f"{kind}_classes": {c: [line[c] for line in per_class] for c in classes}}
-            scores[kind] = [fmean(line.values()) for line in per_class]
-        else:
-            scores[kind] = [rmse(predicted[name], part.y) * width for name, part in parts.items()]
+    classes = next(iter(models.values())).domain.classes
     return {
-        **scores,
+        "measure": "f1" if classes else "rmse",
+        **scored("test", models, test, classes, width),
+        **scored("train", models, train, classes, width),
         "complexity": {name: fmean(float(size[name]) for size in sizes) for name in sizes[0]},
         "sizes": [dict(size) for size in sizes],
-        "bytes_up": sum(run.bytes_up for run in runs),
-        "bytes_down": sum(run.bytes_down for run in runs),
-        "nullified": sum(run.nullified for run in runs),
+        **{name: sum(getattr(run, name) for run in runs) for name in ("bytes_up", "bytes_down", "nullified")},
         "rounds": fmean(run.rounds for run in runs),
         "seconds": seconds,
     }
+
+
+def scored(
+    kind: str, models: Mapping[str, Any], parts: Parts, classes: Sequence[str] = (), width: float = 1.0
+) -> dict[str, Any]:
+    """Return the scores of each client's model on its rows of a kind, as a `FoldResult` has them."""
+    predicted = {name: models[name].predict(part.X) for name, part in parts.items()}
+    if not classes:
+        return {kind: [rmse(predicted[name], part.y) * width for name, part in parts.items()]}
+    each = [f1_scores(predicted[name], part.y, classes) for name, part in parts.items()]
+    by_class = {label: [line[label] for line in each] for label in classes}
+    return {kind: [fmean(line.values()) for line in each], f"{kind}_classes": by_class}
 
 
 def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) -> Iterator[tuple[int, FoldResult]]:
@@ -254,15 +258,12 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
     RunFailedError
         A fold failed, or a worker process died.
     """
-    if jobs == 1:
-        for fold in range(plan.folds):
-            yield fold, run_fold(plan, X, y, fold)
-        return
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
         np.save(Path(folder) / "X.npy", X, allow_pickle=False)
         np.save(Path(folder) / "y.npy", y, allow_pickle=False)
         questions = [(fold, f"fold {fold}") for fold in range(plan.folds)]
-        yield from ask_all(lambda: Worker("lab.experiments.folds", [folder], asdict(plan)), jobs, questions)
+        make = partial(Worker, "lab.experiments.folds", [folder], asdict(plan))
+        yield from ask_all(make, jobs, questions, lambda fold: run_fold(plan, X, y, fold))
 
 
 def averages_of(plan: Plan, data: Dataset) -> dict[str, dict[str, Any]]:

@@ -83,14 +83,26 @@ class Worker:
             raise RunFailedError("a process of the experiment died; try --jobs 1 to see why") from fault
 
 
-def ask_all(make: Callable[[], Worker], jobs: int, questions: Sequence[tuple[Any, str]]) -> Iterator[tuple[int, Any]]:
+def ask_all(
+    make: Callable[[], Worker], jobs: int, questions: Sequence[tuple[Any, str]], here: Callable[[Any], Any]
+) -> Iterator[tuple[int, Any]]:
     """Yield (position, answer) of questions, each with its name, as they are answered by up to `jobs` processes.
+
+    One is this process, in which `here` answers.
 
     Raises
     ------
     RunFailedError
         A question failed, or a process died.
     """
+    if jobs == 1:
+        for position, (question, name) in enumerate(questions):
+            try:
+                answered = here(question)
+            except ValueError as fault:
+                raise RunFailedError(f"{name}: {fault}") from fault
+            yield position, answered
+        return
     with ExitStack() as stack:
         workers = [stack.enter_context(make()) for _ in range(min(jobs, len(questions)))]
         idle: SimpleQueue[Worker] = SimpleQueue()

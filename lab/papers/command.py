@@ -13,11 +13,9 @@ from console.common import folder_option, json_option, print_json
 from console.progress import progress
 from lab.datasets.known import NO_FOLDER, how_to_get
 from lab.experiments.workers import jobs_option
-from lab.papers.jobs import Chapter
-from lab.papers.page import Report, Section
+from lab.papers.jobs import Chapter, results_of
+from lab.papers.page import Report, Section, write_report
 from schemas.errors import DataError, UsageError
-
-CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
 
 
 @click.command()
@@ -31,7 +29,7 @@ CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
     help="Where report.md, report.html and pictures/ go; results/ in it keeps what was computed.",
 )  # fmt: skip
 @jobs_option
-@click.option("--full", is_flag=True, help="The papers' number of splits for FedGA (10 instead of 3), all variants.")
+@click.option("--full", is_flag=True, help="The paper's number of splits for FedGA (10 instead of 3), and EBM.")
 @click.option("--list", "list_", is_flag=True, help="List the tables and figures, and whether their data are there.")
 @json_option
 def papers(
@@ -55,7 +53,9 @@ def papers(
       glassfleet lab papers --data-dir data
       glassfleet lab papers tsk frbc-1 --data-dir data --out tables
     """
-    _need("sklearn", "matplotlib", "jinja2")
+    for package in ("sklearn", "matplotlib", "jinja2"):
+        if importlib.util.find_spec(package) is None:  # the fault names the extra to install
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     chosen = choose(all_chapters(), tables)
     if list_:
         _list(chosen, data_dir, as_json=as_json)
@@ -78,60 +78,40 @@ def papers(
     _tell(report, out, as_json=as_json)
 
 
-def _need(*packages: str) -> None:
-    """Raise the fault that names the extra to install unless all packages are there."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-
-
 def _list(chosen: Sequence[Chapter], folder: Path | None, *, as_json: bool) -> None:
+    facts = [
+        {
+            **{name: getattr(chapter, name) for name in ("key", "paper", "title", "aliases")},
+            "data_there": None if folder is None else _there(chapter, folder),
+        }
+        for chapter in chosen
+    ]
     if as_json:
-        print_json(
-            [
-                {
-                    "key": chapter.key,
-                    "paper": chapter.paper,
-                    "title": chapter.title,
-                    "aliases": list(chapter.aliases),
-                    "data_there": None if folder is None else _there(chapter, folder),
-                }
-                for chapter in chosen
-            ]
-        )
+        print_json(facts)
         return
-    for chapter in chosen:
-        absent = folder is not None and not _there(chapter, folder)
-        others = f" ({', '.join(chapter.aliases)})" if chapter.aliases else ""
-        mark = "  (its data are not there)" if absent else ""
-        click.echo(f"{chapter.key:22}{chapter.paper}: {chapter.title}{others}{mark}")
+    for each in facts:
+        others = f" ({', '.join(each['aliases'])})" if each["aliases"] else ""
+        mark = "  (its data are not there)" if each["data_there"] is False else ""
+        click.echo(f"{each['key']:22}{each['paper']}: {each['title']}{others}{mark}")
 
 
 def _compute(
     todo: Sequence[Chapter], missing: Sequence[Chapter], data: Path, out: Path, *, jobs: int, full: bool
 ) -> Report:
-    # Imported late: it brings the learning and its libraries, which --list and --help do without.
-    from lab.papers.schedule import results_of
-
-    asked = [job for chapter in todo for job in chapter.jobs(data, full)]
-    with progress("computing", len({job.label for job in asked})) as work:
-        results = results_of(asked, data, out / "results", processes=jobs, work=work)
-    grouped: dict[str, list[Chapter]] = {}
-    for chapter in todo:
-        grouped.setdefault(chapter.paper, []).append(chapter)
-    return Report(
-        [
-            (paper, [Section(each.key, each.title, each.blocks(results, data)) for each in part])
-            for paper, part in grouped.items()
-        ],
-        [f"Left out, as its data are not there: {chapter.paper}, {chapter.title}." for chapter in missing],
-    )
+    asked = [(chapter, chapter.jobs(data, full)) for chapter in todo]
+    every = {job.label: job for _, wanted in asked for some in wanted.values() for job in some}
+    with progress("computing", len(every)) as work:
+        results = results_of(every.values(), data, out / "results", processes=jobs, work=work)
+    sections: dict[str, list[Section]] = {}
+    for chapter, wanted in asked:
+        found = {key: [results[job.label] for job in some] for key, some in wanted.items()}
+        sections.setdefault(chapter.paper, []).append(Section(chapter.key, chapter.title, chapter.blocks(found)))
+    left_out = [f"Left out, as its data are not there: {chapter.paper}, {chapter.title}." for chapter in missing]
+    return Report(sections, left_out)
 
 
 def _tell(report: Report, out: Path, *, as_json: bool) -> None:
     """Write the pages; name them on stdout, and what differs from the papers on stderr."""
-    from lab.papers.write import write_report  # the template engine comes with it
-
     with progress("drawing pictures and pages"):
         pages = [str(page) for page in write_report(report, out)]
     same, differing = report.verdicts()
@@ -148,10 +128,9 @@ def _tell(report: Report, out: Path, *, as_json: bool) -> None:
 
 def all_chapters() -> list[Chapter]:
     """Return every table and figure, in the order of the report."""
-    result: list[Chapter] = []
-    for name in CHAPTER_MODULES:
-        result += importlib.import_module(f"lab.papers.{name}").CHAPTERS
-    return result
+    from lab.papers import fedga, frbc, frt, qoe, sizes, tsk  # they need the extra
+
+    return [chapter for part in (frt, qoe, tsk, frbc, fedga, sizes) for chapter in part.CHAPTERS]
 
 
 def choose(chapters: Sequence[Chapter], names: Sequence[str]) -> list[Chapter]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from glassfleet.contract import catalogue
 from lab.papers import plots
-from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, present
-from lab.papers.page import Blocks, Picture, Table, Text
+from lab.papers.jobs import Chapter, Found, Job, Jobs, file_of, present
+from lab.papers.page import Blocks, Picture, Rows, Table, Text
 
 PAPER = "Personal trees by a genetic algorithm (FedGA)"
 
@@ -20,78 +20,55 @@ CURVES = ("compas", "abalone")
 
 GENERATIONS = (0, 5, 10, 25, 50, 100)
 SHARES = (1.0, 0.5, 0.25, 0.1)
-TITLES = {"fedga": "FedGA", "dp_tree": "IBM tree"}
-NOISES = {"": "FedGA", "paper": "IBM tree, the paper's noise (not private)", "local": "IBM tree, private at each agent"}
-"""Line of the table by noise; FedGA has none."""
+LINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "FedGA": ("fedga", {}),
+    "IBM tree, the paper's noise (not private)": ("dp_tree", {"parameters": {"noise": "paper"}}),
+    "IBM tree, private at each agent": ("dp_tree", {"parameters": {"noise": "local"}}),
+}
+"""Scheme and arguments of the lines of the table."""
 
 
-def _splits(full: bool) -> int:
-    return 10 if full else 3
+def _splits(name: str, full: bool, scheme: str = "fedga", **arguments: Any) -> list[Job]:
+    """Return a job for each split, of which the paper has ten."""
+    whole = {"scheme": scheme, "file": file_of(name), "classes": name in CLASSIFICATION, **arguments}
+    return [Job("fedga", {**whole, "split": split}) for split in range(10 if full else 3)]
 
 
-def _label(scheme: str, name: str, split: int, what: str = "") -> str:
-    return f"{TITLES[scheme]} {name}{f', {what}' if what else ''}, split {split + 1}"
+def _jobs_of(names: Sequence[str]) -> Callable[[Path, bool], Jobs]:
+    return lambda data, full: {name: _splits(name, full) for name in present(data, names)}
 
 
-def _job(scheme: str, name: str, split: int, what: str, arguments: Arguments) -> Job:
-    whole = {"scheme": scheme, "file": file_of(name), "split": split, "classes": name in CLASSIFICATION, **arguments}
-    return Job("fedga", _label(scheme, name, split, what), whole, (file_of(name),))
+def _classification_jobs(data: Path, full: bool) -> Jobs:
+    return {
+        (title, name): _splits(name, full, scheme, **arguments)
+        for title, (scheme, arguments) in LINES.items()
+        for name in present(data, CLASSIFICATION)
+    }
 
 
-def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
-    def jobs(data: Path, full: bool) -> list[Job]:
-        result = []
-        for noise in ("", *noises):
-            scheme = "dp_tree" if noise else "fedga"
-            more: Arguments = {"parameters": {"noise": noise}} if noise else {}
-            if scheme not in catalogue.names():
-                continue
-            for name in present(data, names):
-                result += [_job(scheme, name, split, noise, more) for split in range(_splits(full))]
-        return result
-
-    return jobs
+def _deltas(splits: Sequence[Any]) -> list[float]:
+    return [delta for split in splits for delta in split["deltas"]]
 
 
-def _of(results: Results, scheme: str, name: str, what: str = "") -> list[Any]:
-    return [results[label] for split in range(10) if (label := _label(scheme, name, split, what)) in results]
-
-
-def _deltas(result: list[Any]) -> list[float]:
-    return [delta for split in result for delta in split["deltas"]]
-
-
-def _scores(result: list[Any], *, larger: bool) -> list[str]:
+def _scores(splits: Sequence[Any], *, larger: bool) -> list[str]:
     """Return mean and median delta, share of the agents that are better (`larger`: by a larger score), and scores."""
-    deltas = _deltas(result)
+    deltas = _deltas(splits)
     return [
         f"{fmean(deltas):+.2f}",
         f"{median(deltas):+.2f}",
         f"{fmean((delta > 0) == larger and delta != 0 for delta in deltas):.0%}",
-        *(f"{fmean(fmean(split[kind]) for split in result):.4f}" for kind in ("federated", "local")),
-        f"{fmean(split['constant'] for split in result):.4f}",
+        *(f"{fmean(fmean(split[kind]) for split in splits):.4f}" for kind in ("federated", "local")),
+        f"{fmean(split['constant'] for split in splits):.4f}",
     ]
 
 
-def _classification(results: Results, data: Path) -> Blocks:
-    rows, groups = [], {}
-    for noise, title in NOISES.items():
-        scheme = "dp_tree" if noise else "fedga"
-        series = {
-            name: result for name in present(data, CLASSIFICATION) if (result := _of(results, scheme, name, noise))
-        }
-        if not series:
-            continue
-        groups[title] = {name: _deltas(result) for name, result in series.items()}
-        for name, result in series.items():
-            rows.append(
-                [
-                    f"{title}, {name}",
-                    *_scores(result, larger=True),
-                    f"{fmean(fmean(split['macro']['federated']) for split in result):.4f}",
-                    f"{fmean(fmean(split['macro']['local']) for split in result):.4f}",
-                ]
-            )
+def _classification(found: Found) -> Blocks:
+    rows: Rows = []
+    groups: dict[str, dict[str, list[float]]] = {}
+    for (title, name), splits in found.items():
+        groups.setdefault(title, {})[name] = _deltas(splits)
+        macro = [f"{fmean(fmean(split['macro'][kind]) for split in splits):.4f}" for kind in ("federated", "local")]
+        rows.append([f"{title}, {name}", *_scores(splits, larger=True), *macro])
     header = ["set", "mean delta %", "median", "agents better", "F1", "F1 local", "F1 constant", "macro", "macro local"]
     sums = [
         f"{title}: {fmean(fmean(line) for line in series.values()):+.2f} %, "
@@ -118,12 +95,9 @@ def _classification(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _regression(results: Results, data: Path) -> Blocks:
-    rows, series = [], {}
-    for name in present(data, REGRESSION):
-        result = _of(results, "fedga", name)
-        series[name] = _deltas(result)
-        rows.append([name, *_scores(result, larger=False)])
+def _regression(found: Found) -> Blocks:
+    series = {name: _deltas(splits) for name, splits in found.items()}
+    rows = [[name, *_scores(splits, larger=False)] for name, splits in found.items()]
     header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
     words = "Delta of the RMSE in percent, an agent and split a dot: left of the line the federated tree is better"
     return [
@@ -133,11 +107,10 @@ def _regression(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _sizes(results: Results, data: Path) -> Blocks:
-    rows = []
-    for name in present(data, (*CLASSIFICATION, *REGRESSION)):
-        result = _of(results, "fedga", name)
-        own, alone = (fmean(split["nodes"][kind] for split in result) for kind in ("federated", "local"))
+def _sizes(found: Found) -> Blocks:
+    rows: Rows = []
+    for name, splits in found.items():
+        own, alone = (fmean(split["nodes"][kind] for split in splits) for kind in ("federated", "local"))
         rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
     return [
         Text("The paper: the federated trees are smaller than the local ones."),
@@ -145,52 +118,44 @@ def _sizes(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
-    def jobs(data: Path, full: bool) -> list[Job]:
-        result = []
-        for name in present(data, CURVES):
-            for value in values:
-                of_generations: Arguments = {"parameters": {"generations": int(value)}}
-                more: Arguments = of_generations if key == "generations" else {"participation": value}
-                result += [_job("fedga", name, split, f"{key} {value:g}", more) for split in range(_splits(full))]
-        return result
-
-    return jobs
+def _curve_jobs(values: Sequence[float], arguments: Callable[[float], dict[str, Any]]) -> Callable[[Path, bool], Jobs]:
+    return lambda data, full: {
+        (name, value): _splits(name, full, **arguments(value)) for name in present(data, CURVES) for value in values
+    }
 
 
-def _curve(key: str, values: tuple[float, ...], words: str) -> Any:
-    def make(results: Results, data: Path) -> Blocks:
+def _curve(key: str, words: str) -> Callable[[Found], Blocks]:
+    def make(found: Found) -> Blocks:
         series: dict[str, tuple[list[float], list[float]]] = {}
-        rows = []
-        for name in present(data, CURVES):
-            means = [fmean(_deltas(_of(results, "fedga", name, f"{key} {value:g}"))) for value in values]
+        for (name, value), splits in found.items():
             # An error that falls is better: turned, so that up is better for both.
             sign, score = (1.0, "F1") if name in CLASSIFICATION else (-1.0, "RMSE, sign turned")
-            series[f"{name} ({score})"] = list(values), [sign * mean for mean in means]
-            rows.append([f"{name} ({score})", *(f"{sign * mean:+.2f}" for mean in means)])
+            at, means = series.setdefault(f"{name} ({score})", ([], []))
+            at.append(value)
+            means.append(sign * fmean(_deltas(splits)))
         picture = plots.curves(series, key, "delta in %, up is better")
-        header = ["set", *(f"{value:g}" for value in values)]
+        header = ["set", *(f"{value:g}" for value in dict.fromkeys(value for _, value in found))]
+        rows = [[title, *(f"{mean:+.2f}" for mean in means)] for title, (_, means) in series.items()]
         return [Picture(f"fedga-{key}", words, picture), Table(f"Mean delta in % by {key}", header, rows)]
 
     return make
 
 
-_NEEDS, _ALL, _NEEDS_CURVES = (
-    tuple(map(file_of, names)) for names in (CLASSIFICATION, (*CLASSIFICATION, *REGRESSION), CURVES)
-)
+_OF_GENERATIONS = _curve_jobs(GENERATIONS, lambda count: {"parameters": {"generations": int(count)}})
+_OF_SHARES = _curve_jobs(SHARES, lambda share: {"participation": share})
 
-CHAPTERS = (
-    Chapter("fedga-classification", PAPER, "Figure 3: federated against local trees, classification",
-            _jobs_of(CLASSIFICATION, "paper", "local"), _classification, _NEEDS, ("fedga-3",)),
-    Chapter("fedga-regression", PAPER, "Figure 6: federated against local trees, regression",
-            _jobs_of(REGRESSION), _regression, tuple(map(file_of, REGRESSION)), ("fedga-6",)),
-    Chapter("fedga-size", PAPER, "Figure 7: size of the trees", _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, _ALL,
-            ("fedga-7",)),
-    Chapter("fedga-generations", PAPER, "Figure 8: generations", _curve_jobs("generations", GENERATIONS),
-            _curve("generations", GENERATIONS, "Mean delta against the number of generations"), _NEEDS_CURVES,
-            ("fedga-8",)),
-    Chapter("fedga-participation", PAPER, "Figure 10: part of the agents per generation",
-            _curve_jobs("participation", SHARES),
-            _curve("participation", SHARES, "Mean delta against the share of agents that answer a generation"),
-            _NEEDS_CURVES, ("fedga-10",)),
+CHAPTERS = tuple(
+    Chapter(f"fedga-{key}", PAPER, title, jobs, blocks, tuple(map(file_of, names)), (f"fedga-{figure}",))
+    for key, title, jobs, blocks, names, figure in (
+        ("classification", "Figure 3: federated against local trees, classification",
+         _classification_jobs, _classification, CLASSIFICATION, 3),
+        ("regression", "Figure 6: federated against local trees, regression",
+         _jobs_of(REGRESSION), _regression, REGRESSION, 6),
+        ("size", "Figure 7: size of the trees",
+         _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, (*CLASSIFICATION, *REGRESSION), 7),
+        ("generations", "Figure 8: generations", _OF_GENERATIONS,
+         _curve("generations", "Mean delta against the number of generations"), CURVES, 8),
+        ("participation", "Figure 10: part of the agents per generation", _OF_SHARES,
+         _curve("participation", "Mean delta against the share of agents that answer a generation"), CURVES, 10),
+    )
 )  # fmt: skip

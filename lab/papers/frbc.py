@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from lab.experiments.folds import SHORT, FoldResult
 from lab.papers import plots
-from lab.papers.jobs import Arguments, Chapter, Job, Results, fold_job, fold_label
-from lab.papers.page import Blocks, Cell, Picture, Table, Text, number, wilcoxon_table
+from lab.papers.jobs import FOLDS, Chapter, Found, Job, Jobs, fold_jobs
+from lab.papers.page import Blocks, Cell, Picture, Rows, Table, Text, number, wilcoxon_table
 
 PAPER = "Federated fuzzy rule-based classifiers (FRBC)"
 FILE = "magic.csv.gz"
-FOLDS = 5
 CLASSES = ("g", "h")
+HEADS = tuple(f"F1 {label}" for label in CLASSES)
 
 TABLE_1: Mapping[str, tuple[str, str]] = {
     "LL": ("0.857 ± 0.009", "0.676 ± 0.021"),
@@ -29,7 +29,7 @@ SKEWED = {
     ("quantity+label", "FL"): (0.859, 0.666),
     ("quantity+label", "LL"): (0.685, 0.553),
 }
-OPAQUE = {"mlp": ("MLP", 0.909, 0.818), "forest": ("random forest", 0.910, 0.817)}
+OPAQUE = {"mlp": ("MLP", (0.909, 0.818)), "forest": ("random forest", (0.910, 0.817))}
 
 SIZES = (10, 20, 50, 100, 200, 400, 800, 1600, 3200)
 """Numbers of rules of the trade-off curve."""
@@ -38,8 +38,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "pooled weights": {"weights": "pooled"},
     "pooled weights, rows condensed as in a default run": {"weights": "pooled", "min_rows": 3},
 }
-
-Jobs = Callable[[Path, bool], list[Job]]
 
 
 class Spread(NamedTuple):
@@ -90,118 +88,95 @@ def _mean_and_deviation(values: Sequence[float]) -> Spread:
     return Spread(fmean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
-def _nodes(arguments: Arguments, variant: str = "") -> Jobs:
-    def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-        return [fold_job("FRBC", "magic", fold, variant, arguments) for fold in range(FOLDS)]
-
-    return jobs
+def _iid_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    return {"": fold_jobs("magic", "frbc")}
 
 
-_IID = _nodes({"scheme": "frbc"})
-_SKEWS = {skew: _nodes({"scheme": "frbc", "skew": skew}, skew) for skew in ("quantity", "quantity+label")}
-_VARIANTS = {
-    name: _nodes({"scheme": "frbc", "parameters": dict(parameters), "settings": ["federated"]}, name)
-    for name, parameters in VARIANTS.items()
-}
+def _table_1_jobs(data: Path, full: bool) -> Jobs:
+    made = dict(_iid_jobs(data, full))
+    for name, parameters in VARIANTS.items():
+        made[name] = fold_jobs("magic", "frbc", parameters=dict(parameters), settings=["federated"])
+    for name in OPAQUE:
+        where = {"file": FILE, "protocol": "frbc", "reference": name}
+        made[name] = [Job("reference", {**where, "fold": fold}) for fold in range(FOLDS)]
+    return made
 
 
-def _folds(results: Results, jobs: Jobs, data: Path) -> list[FoldResult]:
-    return [results[job.label] for job in jobs(data, False)]
-
-
-def _summary(results: Results, jobs: Jobs, data: Path) -> Summary:
-    return summarise(_folds(results, jobs, data))
-
-
-def _table_1(results: Results, data: Path) -> Blocks:
-    summary = _summary(results, _IID, data)
-    rows: list[list[Cell | str]] = [
+def _table_1(found: Found) -> Blocks:
+    f1 = summarise(found[""]).f1
+    rows: Rows = [
         [
             setting,
-            *(Cell(summary.f1[setting][label].text(), text) for label, text in zip(CLASSES, printed, strict=True)),
+            *(Cell(f1[setting][label].text(), text) for label, text in zip(CLASSES, printed, strict=True)),
         ]
         for setting, printed in TABLE_1.items()
     ]
-    for name, jobs in _VARIANTS.items():
-        other = _summary(results, jobs, data)
-        rows.append([f"FL, {name}", *(other.f1["FL"][label].text() for label in CLASSES)])
-    opaque: list[list[Cell | str]] = []
-    for reference, (title, *printed_pair) in OPAQUE.items():
-        line: list[Cell | str] = [f"{title}, central"]
-        for label, value in zip(CLASSES, printed_pair, strict=True):
-            lines = [results[_opaque_label(reference, fold)][label] for fold in range(FOLDS)]
-            line.append(Cell(f"{fmean(fmean(nodes) for nodes in lines):.3f}", f"{value:.3f}"))
-        opaque.append(line)
+    for name in VARIANTS:
+        other = summarise(found[name]).f1["FL"]
+        rows.append([f"FL, {name}", *(other[label].text() for label in CLASSES)])
+    opaque: Rows = []
+    for reference, (title, printed_pair) in OPAQUE.items():
+        means = [fmean(fmean(fold["test_classes"][label]) for fold in found[reference]) for label in CLASSES]
+        opaque.append([f"{title}, central", *(number(*pair, 3) for pair in zip(means, printed_pair, strict=True))])
     return [
         Text("Ten nodes, five folds; mean over nodes (each averaged over its folds) ± standard deviation (n - 1)."),
-        Table("MAGIC, F1", ["setting", *(f"F1 {label}" for label in CLASSES)], rows),
+        Table("MAGIC, F1", ["setting", *HEADS], rows),
         Table(
             "Opaque references, trained on the pooled rows. The paper's settings are not known: these are other "
             "networks and forests, and other digits are to be expected",
-            ["reference", *(f"F1 {label}" for label in CLASSES)],
+            ["reference", *HEADS],
             opaque,
             counted=False,
         ),
     ]
 
 
-def _opaque_label(reference: str, fold: int) -> str:
-    return fold_label("FRBC", "magic", fold, OPAQUE[reference][0])
-
-
-def _table_1_jobs(data: Path, full: bool) -> list[Job]:
-    references = [
-        Job("opaque", _opaque_label(name, fold), {"file": FILE, "fold": fold, "reference": name}, (FILE,))
-        for name in OPAQUE
-        for fold in range(FOLDS)
-    ]
-    return [*_IID(data, full), *(job for jobs in _VARIANTS.values() for job in jobs(data, full)), *references]
-
-
-def _table_2(results: Results, data: Path) -> Blocks:
-    summary = _summary(results, _IID, data)
-    rows: list[list[Cell | str]] = []
-    for setting, printed in TABLE_2.items():
-        rows.append([setting, Cell(summary.rules[setting].text(1), printed)])
+def _table_2(found: Found) -> Blocks:
+    rules = summarise(found[""]).rules
     return [
         Text(
             "LL: every reproduction that is known gives 455.5; the printed 445.5, with the same deviation, looks "
             "like a slip of the pen."
         ),
-        Table("MAGIC, rules", ["setting", "rules"], rows),
+        Table(
+            "MAGIC, rules",
+            ["setting", "rules"],
+            [[setting, Cell(rules[setting].text(1), printed)] for setting, printed in TABLE_2.items()],
+        ),
     ]
 
 
-def _ecdf(results: Results, data: Path) -> Blocks:
-    folds = _folds(results, _IID, data)
-    series: dict[str, dict[str, list[float]]] = {
-        f"class {label}": {
-            short: [v for fold in folds for v in fold[name]["test_classes"][label]] for name, short in SHORT.items()
+def _ecdf(found: Found) -> Blocks:
+    series = {
+        label: {
+            short: [value for fold in found[""] for value in fold[name]["test_classes"][label]]
+            for name, short in SHORT.items()
         }
         for label in CLASSES
     }
     pairs = {
-        f"F1 {label}: {first} against {second}": (series[f"class {label}"][first], series[f"class {label}"][second])
+        f"F1 {label}: {first} against {second}": (series[label][first], series[label][second])
         for label in CLASSES
         for first, second in (("FL", "LL"), ("FL", "CL"))
     }
     words = "F1 of each node and fold on MAGIC as empirical distribution functions; further right is better"
     return [
-        Picture("frbc-ecdf", words, plots.ecdf(series, "F1")),
+        Picture("frbc-ecdf", words, plots.ecdf({f"class {label}": each for label, each in series.items()}, "F1")),
         wilcoxon_table("Wilcoxon signed-rank tests over the 50 values (node × fold)", pairs, "larger"),
     ]
 
 
-def _skewed(results: Results, data: Path) -> Blocks:
-    rows: list[list[Cell | str]] = []
-    for skew, jobs in _SKEWS.items():
-        summary = _summary(results, jobs, data)
-        for setting in SHORT.values():
+def _skew_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    return {skew: fold_jobs("magic", "frbc", skew=skew) for skew in ("quantity", "quantity+label")}
+
+
+def _skewed(found: Found) -> Blocks:
+    rows: Rows = []
+    for skew, folds in found.items():
+        for setting, f1 in summarise(folds).f1.items():
             printed = SKEWED.get((skew, setting), (None, None))
-            line: list[Cell | str] = [f"{skew}, {setting}"]
-            for label, value in zip(CLASSES, printed, strict=True):
-                line.append(number(summary.f1[setting][label].mean, value, 3))
-            rows.append(line)
+            cells = [number(f1[label].mean, value, 3) for label, value in zip(CLASSES, printed, strict=True)]
+            rows.append([f"{skew}, {setting}", *cells])
     return [
         Text(
             "The paper shows its splits as a bar chart only. These are Dirichlet splits (alpha 0.5, seed 19), so "
@@ -209,12 +184,16 @@ def _skewed(results: Results, data: Path) -> Blocks:
             "class, its F1 of that class is low whatever the model: CL, on the same nodes, shows how much is due "
             "to that."
         ),
-        Table("MAGIC, F1", ["nodes", *(f"F1 {label}" for label in CLASSES)], rows, counted=False),
+        Table("MAGIC, F1", ["nodes", *HEADS], rows, counted=False),
     ]
 
 
-def _reduction(results: Results, data: Path) -> Blocks:  # noqa: ARG001 - nothing to look up
-    points = results["FRBC magic, rule reduction"]
+def _reduction_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    return {"": [Job("curve", {"file": FILE, "fold": 0, "sizes": list(SIZES)})]}
+
+
+def _reduction(found: Found) -> Blocks:
+    (points,) = found[""]
     series = {f"class {label}": ([n for n, _ in points], [f1[label] for _, f1 in points]) for label in CLASSES}
     rows = [[str(size), *(f"{f1[label]:.3f}" for label in CLASSES)] for size, f1 in points]
     return [
@@ -224,25 +203,17 @@ def _reduction(results: Results, data: Path) -> Blocks:  # noqa: ARG001 - nothin
             "F1 of both classes against the number of rules that are kept (logarithmic)",
             plots.curves(series, "rules", "F1", log=True),
         ),
-        Table("MAGIC, F1 by number of rules", ["rules", *(f"F1 {label}" for label in CLASSES)], rows),
+        Table("MAGIC, F1 by number of rules", ["rules", *HEADS], rows),
     ]
 
 
-def _reduction_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-    arguments = {"file": FILE, "fold": 0, "sizes": list(SIZES)}
-    return [Job("curve", "FRBC magic, rule reduction", arguments, (FILE,))]
-
-
-def _skew_jobs(data: Path, full: bool) -> list[Job]:
-    return [job for jobs in _SKEWS.values() for job in jobs(data, full)]
-
-
-CHAPTERS = (
-    Chapter("frbc-1", PAPER, "Table I: F1 of each class, IID nodes", _table_1_jobs, _table_1, (FILE,)),
-    Chapter("frbc-2", PAPER, "Table II: number of rules", _IID, _table_2, (FILE,)),
-    Chapter("frbc-ecdf", PAPER, "Distribution of F1 over nodes and folds", _IID, _ecdf, (FILE,)),
-    Chapter(
-        "frbc-skew", PAPER, "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed, (FILE,)
-    ),
-    Chapter("frbc-reduction", PAPER, "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction, (FILE,)),
+CHAPTERS = tuple(
+    Chapter(key, PAPER, title, jobs, blocks, (FILE,))
+    for key, title, jobs, blocks in (
+        ("frbc-1", "Table I: F1 of each class, IID nodes", _table_1_jobs, _table_1),
+        ("frbc-2", "Table II: number of rules", _iid_jobs, _table_2),
+        ("frbc-ecdf", "Distribution of F1 over nodes and folds", _iid_jobs, _ecdf),
+        ("frbc-skew", "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed),
+        ("frbc-reduction", "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction),
+    )
 )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 from lab.experiments.folds import SHORT, mean_of
-from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, fold_job, fold_label, present
-from lab.papers.page import Blocks, Cell, Table, Text, number, wilcoxon_table
+from lab.papers.jobs import Chapter, Found, Jobs, file_of, fold_jobs, present
+from lab.papers.page import Blocks, Rows, Table, Text, number, wilcoxon_table
 
 PAPER = "Federated fuzzy regression trees (FRT)"
-FOLDS = 5
 
 PUBLISHED: Mapping[str, tuple[float, str, tuple[float, ...], float, float, tuple[float, ...]]] = {
     # dataset: unit of print, its name, FL per client, FL, CL, nodes, leaves, depth and C_FRT of FL
@@ -28,61 +25,32 @@ UNPRINTED = ("treasury", "elevators", "delta_elevators", "puma8nh", "house")
 
 SIZES = ("nodes", "leaves", "depth", "parameters")
 
-VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "zero-order leaves": {"order": 0},
-    "weighted average of all rules": {"inference": "weighted_average"},
-    "rows condensed, as in a default run (`min_rows` = 3)": {"min_rows": 3},
-}
-
 DATASETS = (*PUBLISHED, *UNPRINTED)
 
 
-def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-    return [
-        fold_job("FRT", name, fold, "", {"scheme": "frt", "settings": list(SHORT)})
-        for name in present(data, DATASETS)
-        for fold in range(FOLDS)
-    ]
+def _jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    return {name: fold_jobs(name, "frt") for name in present(data, DATASETS)}
 
 
-def _variant_jobs(data: Path, full: bool) -> list[Job]:
-    learned: Arguments = {"scheme": "frt", "settings": ["federated"]}
-    return _jobs(data, full) + [
-        fold_job("FRT", name, fold, variant, {**learned, "parameters": dict(parameters)})
-        for name in present(data, DATASETS if full else ("weather_izmir", "mortgage"))
-        for variant, parameters in VARIANTS.items()
-        for fold in range(FOLDS)
-    ]
-
-
-def _folds(results: Results, name: str, variant: str = "") -> list[Any]:
-    return [results[label] for fold in range(FOLDS) if (label := fold_label("FRT", name, fold, variant)) in results]
-
-
-def values(folds: Sequence[Any], setting: str, kind: str = "test") -> list[float]:
-    """Return a setting's scores, fold after fold, client after client."""
-    return [value for fold in folds for value in fold[setting][kind]]
-
-
-def _accuracy(results: Results, data: Path) -> Blocks:
-    rows: list[list[Cell | str]] = []
+def _accuracy(found: Found) -> Blocks:
+    rows: Rows = []
     tests = {}
-    for name in present(data, DATASETS):
-        folds = _folds(results, name)
-        average = mean_of(folds)
-        unit, words, clients, federated, central, _ = PUBLISHED.get(name, (1.0, "", (), None, None, ()))
-        per_client = average["federated"]["test_rmse"]["per_client"]
+    for name, folds in found.items():
+        average = {setting: each["test_rmse"] for setting, each in mean_of(folds).items()}
+        unit, words, clients, federated, central, _ = PUBLISHED.get(name, (1.0, "", (None,) * 5, None, None, ()))
+        per_client = zip(average["federated"]["per_client"], clients, strict=True)
         rows.append(
             [
                 f"{name} {words}".strip(),
-                *(number(value / unit, clients[index] if clients else None) for index, value in enumerate(per_client)),
-                number(average["federated"]["test_rmse"]["mean"] / unit, federated),
-                number(average["central"]["test_rmse"]["mean"] / unit, central),
-                number(average["local"]["test_rmse"]["mean"] / unit),
+                *(number(value / unit, printed) for value, printed in per_client),
+                number(average["federated"]["mean"] / unit, federated),
+                number(average["central"]["mean"] / unit, central),
+                number(average["local"]["mean"] / unit),
             ]
         )
+        each = {setting: [value for fold in folds for value in fold[setting]["test"]] for setting in SHORT}
         for other in ("local", "central"):
-            tests[f"{name}: FL against {SHORT[other]}"] = values(folds, "federated"), values(folds, other)
+            tests[f"{name}: FL against {SHORT[other]}"] = each["federated"], each[other]
     header = ["dataset", *(f"FL client {client}" for client in range(1, 6)), "FL", "CL", "LL"]
     return [
         Text(
@@ -95,20 +63,19 @@ def _accuracy(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _size(results: Results, data: Path) -> Blocks:
-    rows: list[list[Cell | str]] = []
-    for name in present(data, DATASETS):
-        average = mean_of(_folds(results, name))
+def _size(found: Found) -> Blocks:
+    rows: Rows = []
+    for name, folds in found.items():
+        average = mean_of(folds)
         printed = PUBLISHED[name][-1] if name in PUBLISHED else (None,) * len(SIZES)
-        sizes = average["federated"]["complexity"]
+        federated = average["federated"]
         rows.append(
             [
                 name,
-                *(number(sizes[key], value, 1) for key, value in zip(SIZES, printed, strict=True)),
-                number(average["central"]["complexity"]["parameters"], None, 1),
-                number(average["local"]["complexity"]["parameters"], None, 1),
-                f"{average['federated']['bytes_up'] / 5000:.0f}",
-                f"{average['federated']['nullified']:.0f}",
+                *(number(federated["complexity"][key], value, 1) for key, value in zip(SIZES, printed, strict=True)),
+                *(number(average[other]["complexity"]["parameters"], None, 1) for other in ("central", "local")),
+                f"{federated['bytes_up'] / 5000:.0f}",
+                f"{federated['nullified']:.0f}",
             ]
         )
     header = ["dataset", "FL nodes", "FL leaves", "FL depth", "FL C_FRT", "CL C_FRT", "LL C_FRT", "kB sent per client"]
@@ -118,35 +85,10 @@ def _size(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _variants(results: Results, data: Path) -> Blocks:
-    rows: list[list[Cell | str]] = []
-    header = ["dataset", "as published", *(name.replace("`", "") for name in VARIANTS)]
-    for name in present(data, DATASETS):
-        if not _folds(results, name, next(iter(VARIANTS))):
-            continue
-        unit, words = PUBLISHED[name][:2] if name in PUBLISHED else (1.0, "")
-        line = [
-            number(fmean(values(_folds(results, name, variant), "federated")) / unit) for variant in ("", *VARIANTS)
-        ]
-        rows.append([f"{name} {words}".strip(), *line])
-    return [
-        Text("One thing is changed at a time. `--full` runs all datasets, otherwise the two small ones."),
-        Table("Mean test RMSE of FL, in the unit of print", header, rows),
-    ]
-
-
 _NEEDS = tuple(map(file_of, DATASETS))
 
 CHAPTERS = (
-    Chapter(
-        "frt-accuracy",
-        PAPER,
-        "Tables 3 and 4: test RMSE, federated, central and local",
-        _jobs,
-        _accuracy,
-        _NEEDS,
-        ("frt-3", "frt-4"),
-    ),
+    Chapter("frt-accuracy", PAPER, "Tables 3 and 4: test RMSE, federated, central and local", _jobs, _accuracy, _NEEDS,
+            ("frt-3", "frt-4")),
     Chapter("frt-size", PAPER, "Table 5: size of the trees", _jobs, _size, _NEEDS, ("frt-5",)),
-    Chapter("frt-variants", PAPER, "Beside the paper's choices: FL test RMSE", _variant_jobs, _variants, _NEEDS),
-)
+)  # fmt: skip

@@ -1,13 +1,30 @@
-"""What a report is made of: sections of texts, tables and pictures; printed values beside ours; significance."""
+"""What a report is made of - texts, tables, pictures; printed values beside ours - and its pages.
+
+One is Markdown with its pictures beside it, the other one HTML file with its pictures inside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
+
+from schemas.errors import StorageError, os_faults_as
+
+TITLE = "The papers' tables and figures, and ours"
+
+INTRODUCTION = (
+    "Made by `glassfleet lab papers`. A number with ✓ has the digits that the paper prints; where it does not, the "
+    "printed one stands beside it. A number alone has no printed counterpart here: there is none, or this "
+    "program does not know it."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,9 @@ class Cell:
 def number(ours: float, printed: float | None = None, digits: int = 2) -> Cell:
     """Return a cell of `digits` decimals."""
     return Cell(f"{ours:.{digits}f}", "" if printed is None else f"{printed:.{digits}f}")
+
+
+Rows = list[list[Cell | str]]
 
 
 @dataclass(frozen=True)
@@ -99,53 +119,51 @@ class Section:
     title: str
     blocks: Blocks
 
+    def compared(self) -> Iterator[tuple[Cell, str]]:
+        """Yield the cells that have a printed value that counts, each with a line that says how they differ."""
+        for block in self.blocks:
+            if isinstance(block, Table) and block.counted:
+                for row in block.rows:
+                    for name, cell in zip(block.header, row, strict=True):
+                        if isinstance(cell, Cell) and cell.printed:
+                            words = f"{cell.ours} here, {cell.printed} printed"
+                            yield cell, f"{self.title}: {row[0]}, {name}: {words}"
+
 
 @dataclass(frozen=True)
 class Report:
     """All sections, by chapter."""
 
-    chapters: Sequence[tuple[str, Sequence[Section]]]
+    chapters: Mapping[str, Sequence[Section]]
     notes: Sequence[str] = field(default_factory=tuple)
 
     def verdicts(self) -> tuple[int, list[str]]:
         """Return how many printed values come out to the digit, and a line for each that does not."""
-        same, differing = 0, []
-        for _, sections in self.chapters:
-            for section in sections:
-                for block in section.blocks:
-                    if not isinstance(block, Table) or not block.counted:
-                        continue
-                    for row in block.rows:
-                        for name, cell in zip(block.header[1:], row[1:], strict=True):
-                            if isinstance(cell, Cell) and cell.verdict == "same":
-                                same += 1
-                            elif isinstance(cell, Cell) and cell.verdict == "differs":
-                                differing.append(
-                                    f"{section.title}: {row[0]}, {name}: {cell.ours} here, {cell.printed} printed"
-                                )
-        return same, differing
+        cells = [each for sections in self.chapters.values() for section in sections for each in section.compared()]
+        differing = [line for cell, line in cells if cell.verdict == "differs"]
+        return len(cells) - len(differing), differing
+
+    def summary(self) -> list[str]:
+        """Return the verdicts in lines."""
+        same, differing = self.verdicts()
+        total = same + len(differing)
+        if not total:
+            return ["No printed value could be compared."]
+        first = f"{same} of {total} printed values come out to the digit"
+        return [f"{first}." if not differing else f"{first}; {len(differing)} differ:", *differing]
 
 
 # --- the tests of significance that the papers use --------------------------------------------------------------------
 
-
 LEVEL = 0.05
 
 
-@dataclass(frozen=True)
-class Signed:
-    """A Wilcoxon signed-rank test over pairs.
+class Signed(NamedTuple):
+    """A Wilcoxon signed-rank test over pairs: the sums of the ranks of positive and negative differences, and p.
 
-    Attributes
-    ----------
-    pairs : int
-    plus, minus : float
-        Sums of the ranks of positive and negative differences.
-    p : float
-        Two-sided; 1 when no pair differs.
+    p is two-sided; 1 when no pair differs.
     """
 
-    pairs: int
     plus: float
     minus: float
     p: float
@@ -156,12 +174,10 @@ def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Signed:
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[difference != 0]
     if not len(difference):
-        return Signed(len(first), 0.0, 0.0, 1.0)
+        return Signed(0.0, 0.0, 1.0)
     ranks = stats.rankdata(np.abs(difference))
     test: Any = stats.wilcoxon(difference)
-    return Signed(
-        len(first), float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue)
-    )
+    return Signed(float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue))
 
 
 def wilcoxon_table(caption: str, pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], better: str) -> Table:
@@ -174,14 +190,78 @@ def wilcoxon_table(caption: str, pairs: Mapping[str, tuple[Sequence[float], Sequ
     """
     rows = []
     for name, (first, second) in pairs.items():
-        test = wilcoxon(first, second)
-        favoured = test.minus > test.plus if better == "smaller" else test.plus > test.minus
+        plus, minus, p = wilcoxon(first, second)
         words = "no difference shown"
-        if test.p < LEVEL:
+        if p < LEVEL:
+            favoured = minus > plus if better == "smaller" else plus > minus
             words = f"{'first' if favoured else 'second'} better"
-        rows.append([name, str(test.pairs), f"{test.plus:.0f}", f"{test.minus:.0f}", _p(test.p), words])
+        shown = f"{p:.4f}" if p >= 0.0001 else f"{p:.1e}"
+        rows.append([name, str(len(first)), f"{plus:.0f}", f"{minus:.0f}", shown, words])
     return Table(caption, ["first against second", "pairs", "R+", "R-", "p", f"at {LEVEL:g}"], rows)
 
 
-def _p(value: float) -> str:
-    return f"{value:.4f}" if value >= 0.0001 else f"{value:.1e}"
+# --- its pages --------------------------------------------------------------------------------------------------------
+
+
+def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Write ``report.md``, ``pictures/*.png`` and ``report.html`` into `folder`; return the paths of the two pages.
+
+    Raises
+    ------
+    StorageError
+        They cannot be written.
+    """
+    pages = folder / "report.md", folder / "report.html"
+    with os_faults_as(StorageError, f"cannot write the report into {folder}", ". Choose another --out"):
+        (folder / "pictures").mkdir(parents=True, exist_ok=True)
+        for section in (each for sections in report.chapters.values() for each in sections):
+            for block in section.blocks:
+                if isinstance(block, Picture):
+                    (folder / "pictures" / f"{block.name}.png").write_bytes(block.png)
+        pages[0].write_text(as_markdown(report), encoding="utf-8")
+        pages[1].write_text(as_html(report), encoding="utf-8")
+    return pages
+
+
+def as_markdown(report: Report) -> str:
+    """Return the report as Markdown; pictures are links into ``pictures/``."""
+    first, *rest = report.summary()
+    lines = [f"# {TITLE}", "", INTRODUCTION, "", first, "", *(f"- {line}" for line in rest)]
+    lines += ["", *(f"- {note}" for note in report.notes)]
+    for chapter, sections in report.chapters.items():
+        lines += ["", f"## {chapter}"]
+        for section in sections:
+            lines += ["", f"### {section.title}", ""]
+            for block in section.blocks:
+                lines += [*_markdown_block(block), ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _markdown_block(block: Text | Table | Picture) -> list[str]:
+    if isinstance(block, Text):
+        return [block.words]
+    if isinstance(block, Picture):
+        return [f"![{block.words}](pictures/{block.name}.png)", "", f"*{block.words}*"]
+    header = "| " + " | ".join(block.header) + " |"
+    rule = "|---|" + "---:|" * (len(block.header) - 1)
+    rows = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in block.rows]
+    return [f"**{block.caption}**", "", header, rule, *rows]
+
+
+def as_html(report: Report) -> str:
+    """Return the report as one HTML page that needs no other file."""
+    from jinja2 import Environment, StrictUndefined  # an extra
+    from markupsafe import Markup, escape
+
+    def marked(words: str) -> Markup:
+        """Escape a text and turn its `code` marks into HTML."""
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words))))  # noqa: S704 - escaped first
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"marked": marked, "base64": _base64}
+    page = environment.from_string((resources.files("lab.papers") / "report.html").read_text(encoding="utf-8"))
+    return page.render(report=report, title=TITLE, introduction=INTRODUCTION, summary=report.summary()) + "\n"
+
+
+def _base64(png: bytes) -> str:
+    return base64.b64encode(png).decode()

@@ -7,11 +7,10 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from glassfleet.contract import catalogue
 from lab.experiments.folds import SHORT
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job, Results
-from lab.papers.page import Blocks, Cell, Picture, Table, Text, number
+from lab.papers.jobs import Chapter, Found, Job, Jobs, vehicles_of
+from lab.papers.page import Blocks, Picture, Rows, Table, Text, number
 from lab.protocols.references import REFERENCES
 
 PAPER = "Quality of experience in vehicles (FRT, FRBC)"
@@ -20,17 +19,20 @@ REPEATS = 10
 COUNTS = {"real": (1, 2, 3), "simulated": (3, 5, 7, 9, 11, 13, 15)}
 """Vehicles that answer a round."""
 
-SCHEMES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
-    # scheme, and what tells it from another line of the same scheme: title, parameters, settings
-    "frt": ("FRT (as published)", {"min_rows": 1}, ("local", "federated", "central")),
-    "tsk": (
-        "TSK (averaged, as published)",
+Line = tuple[str, str, Mapping[str, Any], tuple[str, ...]]
+
+SCHEMES: Mapping[str, Line] = {
+    # title: scheme, name of its printed numbers, parameters, settings
+    "FRT (as published)": ("frt", "frt", {"min_rows": 1}, ("local", "federated", "central")),
+    "TSK (averaged, as published)": (
+        "tsk",
+        "tsk",
         {"consequents": "averaged", "antecedents": "local", "min_rows": 1},
         ("federated", "central"),
     ),
-    "tsk, ours": ("TSK (pooled, with OTHERWISE)", {}, ("local", "federated", "central")),
-    "tree": ("Fuzzy tree (ours)", {}, ("local", "federated", "central")),
-    "fedavg_mlp": ("MLP, averaged (FedAvg)", {}, ("federated",)),
+    "TSK (pooled, with OTHERWISE)": ("tsk", "", {}, ("local", "federated", "central")),
+    "Fuzzy tree (ours)": ("tree", "", {}, ("local", "federated", "central")),
+    "MLP, averaged (FedAvg)": ("fedavg_mlp", "fedavg_mlp", {}, ("federated",)),
 }
 
 PRINTED = {
@@ -56,64 +58,43 @@ FEW = (
 )
 
 
-def _files(data: Path) -> tuple[str, ...]:
-    return tuple(f"qoe/{path.name}" for path in sorted((data / "qoe").glob("*.csv.gz")))
+def _each(data: Path, kind: str, **arguments: Any) -> list[Job]:
+    """Return a job for each fleet that there is."""
+    sources = SOURCES if vehicles_of(data) else ("simulated",)
+    return [Job(kind, {"source": source, **arguments}) for source in sources]
 
 
-def _sources(data: Path) -> list[str]:
-    return [*(["real"] if _files(data) else []), "simulated"]
+def _fleets(results: Any) -> list[str]:
+    """Return of which fleets results are: of both, or of the simulated one."""
+    return list(SOURCES)[-len(results) :]
 
 
-def _of(data: Path, source: str) -> tuple[str, ...]:
-    return _files(data) if source == "real" else ()
+def _accuracy_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    made = {
+        (title, printed, setting): _each(data, "fleet", scheme=scheme, parameters=dict(parameters), setting=setting)
+        for title, (scheme, printed, parameters, settings) in SCHEMES.items()
+        for setting in settings
+    }
+    for name, reference in REFERENCES.items():
+        made[reference.title, name, "central"] = _each(data, "reference", reference=name)
+    return made
 
 
-def _label(source: str, scheme: str, setting: str) -> str:
-    return f"QoE {source}, {scheme}, {SHORT[setting]}"
-
-
-def _accuracy_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-    jobs = []
-    for source in _sources(data):
-        for scheme, (_, parameters, settings) in SCHEMES.items():
-            name = scheme.partition(",")[0]
-            if name not in catalogue.names():
-                continue
-            for setting in settings:
-                arguments = {"source": source, "scheme": name, "parameters": dict(parameters), "setting": setting}
-                jobs.append(Job("qoe", _label(source, scheme, setting), arguments, _of(data, source)))
-        for name in REFERENCES:
-            arguments = {"source": source, "reference": name}
-            jobs.append(Job("qoe-reference", f"QoE {source}, {name}, CL", arguments, _of(data, source)))
-    return jobs
-
-
-def _accuracy(results: Results, data: Path) -> Blocks:
-    sources = _sources(data)
-    rows: list[list[Cell | str]] = []
-
-    def line(title: str, name: str, setting: str) -> None:
-        labels = [f"QoE {source}, {name}, {SHORT[setting]}" for source in sources]
-        if any(label not in results for label in labels):
-            return
-        means = [fmean(results[label]["test"]) for label in labels]
-        size = results[labels[0]].get("complexity", {})
-        rules = size.get("leaves", size.get("rules", ""))
+def _accuracy(found: Found) -> Blocks:
+    rows: Rows = []
+    for (title, name, setting), results in found.items():
+        size = results[0].get("complexity", {})
+        rules = size.get("leaves", size.get("rules"))
         printed = PRINTED.get((name, setting))
         rows.append(
             [
                 f"{title}, {SHORT[setting]}",
-                *(f"{mean:.4f}" for mean in means),
+                *(f"{fmean(each['test']):.4f}" for each in results),
                 "" if printed is None else f"{printed:.3f}",
-                f"{rules:.1f}" if rules != "" else "-",
+                "-" if rules is None else f"{rules:.1f}",
             ]
         )
-
-    for scheme, (title, _, settings) in SCHEMES.items():
-        for setting in settings:
-            line(title, scheme, setting)
-    for name, reference in REFERENCES.items():
-        line(reference.title, name, "central")
+    sources = _fleets(next(iter(found.values())))
     header = ["learner", *(SOURCES[source] for source in sources), "printed, fifteen real", f"rules, {sources[0]}"]
     return [
         Text(
@@ -126,42 +107,26 @@ def _accuracy(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _frt_jobs(data: Path, full: bool) -> list[Job]:
-    return [job for job in _accuracy_jobs(data, full) if job.arguments.get("scheme") == "frt"]
+def _dropping_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    frt: Any = {"scheme": "frt", "parameters": {"min_rows": 1}}
+    made: dict[Any, list[Job]] = {}
+    for setting in ("local", "central"):
+        made[setting] = _each(data, "fleet", **frt, setting=setting)
+    for job in _each(data, "dropping", **frt, repeats=REPEATS):
+        for count in COUNTS[job.arguments["source"]]:
+            made[job.arguments["source"], count] = [Job("dropping", {**job.arguments, "count": count})]
+    return made
 
 
-def _drop_label(source: str, count: int) -> str:
-    return f"QoE {source}, {count} vehicles a round"
-
-
-def _dropping_jobs(data: Path, full: bool) -> list[Job]:
-    jobs = []
-    for source in _sources(data):
-        for count in COUNTS[source]:
-            arguments = {
-                "source": source,
-                "scheme": "frt",
-                "parameters": {"min_rows": 1},
-                "count": count,
-                "repeats": REPEATS,
-            }
-            jobs.append(Job("dropping", _drop_label(source, count), arguments, _of(data, source)))
-    return [*jobs, *_frt_jobs(data, full)]
-
-
-def _dropping(results: Results, data: Path) -> Blocks:
-    sources = _sources(data)
-    scores = {(source, count): results[_drop_label(source, count)] for source in sources for count in COUNTS[source]}
-    panels = {
-        SOURCES[source]: (COUNTS[source], [scores[source, count]["as_is"] for count in COUNTS[source]])
-        for source in sources
-    }
-    lines = {
-        SOURCES[source]: {
-            f"{SHORT[s]} (all vehicles)": fmean(results[_label(source, "frt", s)]["test"]) for s in ("local", "central")
+def _dropping(found: Found) -> Blocks:
+    scores = {key: results[0] for key, results in found.items() if isinstance(key, tuple)}
+    panels, lines = {}, {}
+    for place, source in enumerate(_fleets(found["local"])):
+        repeated = [scores[source, count]["as_is"] for count in COUNTS[source]]
+        panels[SOURCES[source]] = COUNTS[source], repeated
+        lines[SOURCES[source]] = {
+            f"{SHORT[setting]} (all vehicles)": fmean(found[setting][place]["test"]) for setting in ("local", "central")
         }
-        for source in sources
-    }
     words = (
         "Test RMSE of FRT against the number of vehicles that scores a round, drawn anew in each: median and range "
         "of ten repetitions, with LL and CL (a logarithmic axis where the range is wide)"
@@ -190,39 +155,23 @@ def _dropping(results: Results, data: Path) -> Blocks:
     ]
 
 
-def _class_label(source: str, setting: str) -> str:
-    return f"QoE {source}, Good or Poor, {SHORT[setting]}"
+def _class_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
+    frbc: Any = {"scheme": "frbc", "labels": True, "parameters": {"n_sets": 3, "weights": "owners", "min_rows": 1}}
+    return {setting: _each(data, "fleet", **frbc, setting=setting) for setting in SHORT}
 
 
-def _class_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-    return [
-        Job(
-            "qoe",
-            _class_label(source, setting),
-            {
-                "source": source,
-                "scheme": "frbc",
-                "labels": True,
-                "setting": setting,
-                "parameters": {"n_sets": 3, "weights": "owners", "min_rows": 1},
-            },
-            _of(data, source),
-        )
-        for source in _sources(data)
-        for setting in SHORT
-    ]
-
-
-def _classes(results: Results, data: Path) -> Blocks:
-    rows: list[list[Cell | str]] = []
-    for source in _sources(data):
+def _classes(found: Found) -> Blocks:
+    rows: Rows = []
+    for place, source in enumerate(_fleets(found["local"])):
         for setting, short in SHORT.items():
-            result = results[_class_label(source, setting)]
-            line: list[Cell | str] = [f"{SOURCES[source]}, {short}"]
-            for label in ("Good", "Poor"):
-                printed = LABELS.get((setting, label)) if source == "real" else None
-                line.append(number(fmean(result["test_classes"][label]), printed, 3))
-            rows.append([*line, f"{result['complexity']['rules']:.0f}"])
+            result = found[setting][place]
+            cells = [
+                number(
+                    fmean(result["test_classes"][label]), LABELS.get((setting, label)) if source == "real" else None, 3
+                )
+                for label in ("Good", "Poor")
+            ]
+            rows.append([f"{SOURCES[source]}, {short}", *cells, f"{result['complexity']['rules']:.0f}"])
     return [
         Text(
             f"Good: more than 0.8 of the frames are displayed three seconds ahead. {FEW} The paper also has 30 "
@@ -233,15 +182,8 @@ def _classes(results: Results, data: Path) -> Blocks:
 
 
 CHAPTERS = (
-    Chapter(
-        "frt-qoe",
-        PAPER,
-        "Tables 6 to 8: forecasting the share of frames displayed in three seconds",
-        _accuracy_jobs,
-        _accuracy,
-        (),
-        ("frt-6", "frt-7", "frt-8"),
-    ),
+    Chapter("frt-qoe", PAPER, "Tables 6 to 8: forecasting the share of frames displayed in three seconds",
+            _accuracy_jobs, _accuracy, (), ("frt-6", "frt-7", "frt-8")),
     Chapter("frt-dropping", PAPER, "Figure 5: dropping vehicles", _dropping_jobs, _dropping, (), ("frt-fig5",)),
     Chapter("frbc-qoe", PAPER, "FRBC: will the next seconds be Good or Poor?", _class_jobs, _classes),
-)
+)  # fmt: skip

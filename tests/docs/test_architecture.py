@@ -54,7 +54,7 @@ ENTERED = {"answers": (15, 17), "scores": (19, 19), "arrives": (18, 18), "closes
 """So many files of ours are entered, as a rule and at most, without what a scheme computes (`glassfleet/`). A vehicle
 gets a request and sends its answer, or its scores. The coordinator takes one; it takes the last one, and asks on."""
 
-OTHERS = "tests/", ".venv/"
+OTHERS = "tests/", ".venv/", "schemas/log.py"
 
 
 @pytest.fixture
@@ -190,6 +190,7 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     assert [name for _, name in calls[:answered]].count("SumScheme.reduce") == 1
 
 
+@pytest.mark.usefixtures("said")
 def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entered = {name: list[set[str]]() for name in ENTERED}
     asked, read = dict[Effects, list[tuple[str, str]]](), list[int]()

@@ -119,7 +119,7 @@ class Dashboard:
         text = self._drawn(name, csrf="", signed_in=False, path="", printed=True, **values)
         return HTMLResponse(as_file(text), headers={"Content-Disposition": f'attachment; filename="{file}"'})
 
-    def _drawn(self, name: str, **values: object) -> str:
+    def _drawn(self, name: str, /, **values: object) -> str:
         text = self._templates.get_template(name).render(
             fleet=self.coordinator.topics.fleet,
             software=self.coordinator.presence.software,

@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from coordinator.http.dashboard.model_actions import VERSION_ACTIONS
 from edge_agent.sources import read_source
 from glassfleet.private.words import WHY_NO_VEHICLES, protection
 from lab.demo.vehicles import simulated_files
@@ -277,6 +278,15 @@ def test_action_needs_a_form_of_its_own_session(there: World, headers: dict[str,
         fields = {"csrf": right if csrf == "right" else csrf}
         answer = client.post("/sign-out", data=fields, headers=headers)
         assert answer.status_code == status
+
+
+@pytest.mark.parametrize("what", VERSION_ACTIONS)
+def test_operator_is_asked_before_a_version_is_changed(there: World, what: str) -> None:
+    with httpx.Client(base_url=there.base, trust_env=False) as client:
+        assert client.post("/sign-in", data={"token": there.token}).status_code == 303
+        answer = client.get(f"/models/video-quality/2/{what}")
+        assert answer.status_code == 200
+        assert VERSION_ACTIONS[what].title.format(version=2) in answer.text
 
 
 def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> None:

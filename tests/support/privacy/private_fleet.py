@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent import logs
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from lab.fleet import Fleet
 from lab.processes import Process
 from lab.protocols.paper import pooled_domain
+from schemas.log import Log, LogWriter
 from schemas.record import ModelRecord
 from tests.support import dying
 from tests.support.processes import eventually
@@ -120,7 +120,7 @@ def _host(url: str, state_dir: str, start: str, stop: str, salt: str, *options: 
     if place := os.environ.get(dying.VARIABLE):
         dying.install(place)
     settings: dict[str, Any] = {name: float(value) for name, _, value in (option.partition("=") for option in options)}
-    logs.configure("error", "json", fleet="fleet", agent="")
+    Log.write = LogWriter("error", "json", fleet="fleet", agent="")
     fleet = Fleet(sources(range(int(start), int(stop)), int(salt)), broker=url, state_dir=Path(state_dir), **settings)
     with fleet:
         eventually(lambda: all(agent.transport.is_connected for agent in fleet.agents.values()))

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import structlog
 
 from broker.servers.process import kept_password, prepare_state_dir
 from coordinator.authority.store import Authority
@@ -30,6 +29,7 @@ from edge_agent.session.snapshots import Snapshots
 from edge_agent.storage import FolderLock, load_secret, make_directory
 from glassfleet.data.dataset import Dataset
 from schemas.errors import StorageError
+from schemas.log import Log, LogWriter
 from schemas.private_files import kept_secret, private_folder
 
 
@@ -89,9 +89,9 @@ def test_state_is_private_down_to_the_first_folder_that_was_made(tmp_path: Path,
 
 
 def test_lax_files_of_a_former_version_are_made_private_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    structlog.reset_defaults()  # as in a command: a service that a test before this one built would log it
+    monkeypatch.setattr(Log, "write", LogWriter())  # as in a command, whatever a test before this one set
     state = tmp_path / "state"
     url = f"sqlite:///{state / 'journal.sqlite'}"
     SqlJournal(url).close()

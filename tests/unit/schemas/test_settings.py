@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from console.settings import descriptions
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 from edge_agent.forecast.config import ForecastConfig
+from schemas.log import Log, LogWriter
 from schemas.settings import Settings, settings_of
 
 PROCESSES: tuple[type[Settings], ...] = (AgentConfig, CoordinatorConfig, ForecastConfig)
@@ -27,3 +32,16 @@ def test_settings_of_a_group_reach_it_whole() -> None:
     assert (config.fleet_limits.fleet_bytes, config.http.api_port) == (1 << 20, 3)
     agent = AgentConfig.load(id="v", broker="mqtt://x", data="d.csv", answer_seconds=7, resend_longest=9)
     assert (agent.budget.seconds, agent.timing.longest) == (7.0, 9.0)
+
+
+@pytest.mark.usefixtures("said")  # it puts the writer back
+def test_lines_are_for_people_or_for_machines_and_no_text_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("console", "json"):
+        Log.write = LogWriter("info", form, fleet="north")
+        Log(agent="v1").debug("unseen")
+        Log(agent="v1").info("connected", why="\x1b[2J", of=3)
+    line, text = capsys.readouterr().err.splitlines()
+    words = " ".join(line.partition("Z [info     ] ")[2].split())
+    assert words == r"connected agent=v1 fleet=north of=3 why='\x1b[2J'"
+    told = {"event": "connected", "level": "info", "fleet": "north", "agent": "v1", "why": "\x1b[2J", "of": 3}
+    assert {**json.loads(text), "timestamp": ""} == {**told, "timestamp": ""}

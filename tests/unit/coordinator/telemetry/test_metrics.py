@@ -261,7 +261,9 @@ def about(lines: Sequence[MutableMapping[str, Any]]) -> list[MutableMapping[str,
     return [line for line in lines if "run" in line or line["event"] in OF_AGENTS | OF_COORDINATOR]
 
 
-def test_every_line_about_a_run_names_run_and_round_when_the_network_is_bad_and_processes_die(tmp_path: Path) -> None:
+def test_every_line_about_a_run_names_run_and_round_when_the_network_is_bad_and_processes_die(
+    tmp_path: Path, said: list[dict[str, Any]]
+) -> None:
     with structlog.testing.capture_logs() as lines:
         there, data = fleet(
             tmp_path, seed=3, faults=Faults(delay=(0.0, 0.5), duplicate=0.2, loss=0.1, reconnect=(0.2, 2.0))
@@ -273,7 +275,7 @@ def test_every_line_about_a_run_names_run_and_round_when_the_network_is_bad_and_
         there.kill_coordinator()
         there.start_coordinator()
         there.run_until_ended("r1", within=600.0)
-    result = about(lines)
+    result = about([*lines, *said])
     # By the coordinator and by vehicles: an answer's receipt is a line of both.
     assert {line["event"] for line in result} >= OF_COORDINATOR | {"answered", "resent", "receipt"}
     assert [line for line in result if line.get("run") != "r1"] == []

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.log import ForecastLog
@@ -31,12 +30,11 @@ from glassfleet.model.baseline import recorded
 from glassfleet.model.intervals import errors_on, intervals, tell_forecasts
 from schemas.codec import document_digest
 from schemas.errors import NotFoundError
+from schemas.log import Log
 from schemas.messages import Forecast
 from schemas.record import ModelRecord
 from tests.support import sample_models
 from tests.support.agent_bench import record_of, write_rows
-
-SAY = structlog.get_logger("test")
 
 
 def rows(seed: int = 0, count: int = 60) -> Dataset:
@@ -61,18 +59,6 @@ def samples(data: Dataset) -> list[dict[str, float]]:
     return [dict(zip(data.features, row, strict=True)) for row in data.X.tolist()]
 
 
-class Log:
-    """Takes the lines of a log as they are."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def _take(self, event: str, **fields: Any) -> None:
-        self.lines.append({"event": event, **fields})
-
-    debug = info = warning = error = _take
-
-
 class Bench:
     """A forecaster with a model folder, a log and a clock that is moved by hand."""
 
@@ -83,7 +69,6 @@ class Bench:
         alert: str | None = None,
         every: float = 1.0,
         data: Path | None = None,
-        say: Any = SAY,
         units: dict[str, str] | None = None,
     ) -> None:
         self.models = folder / "models"
@@ -94,12 +79,12 @@ class Bench:
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
             LiveRows(None, units=units),
-            ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
+            ModelWatch(self.models, None, Log(), None if data is None else str(data), clock=lambda: self.now),
             self.log,
             every=every,
             alert=alert,
             publish=self.published.append,
-            say=say,
+            say=Log(),
             clock=lambda: self.now,
             wall=lambda: self.now,
         )
@@ -233,9 +218,9 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     assert verify(bench.folder).last == 40
 
 
-def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path):
-    own, log = _own_rows(tmp_path / "own.csv"), Log()
-    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv", say=log)
+def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_to_publish(tmp_path, said):
+    own = _own_rows(tmp_path / "own.csv")
+    bench = Bench(tmp_path, alert="1e9", data=tmp_path / "own.csv")
     bench.keep(_population())
     made = [bench.forecast(sample) for sample in samples(own)]
     assert bench.published == made
@@ -248,9 +233,9 @@ def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_t
     assert len(rules) > 1
     thresholds = {number for rule in rules for number in re.findall(r"-?\d+\.\d+", rule.partition(" THEN ")[0])}
     assert thresholds
-    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(log.lines)
+    heard = "".join(each.model_dump_json() for each in bench.published) + json.dumps(said)
     assert [text for text in [*rules, *thresholds, "IF "] if text in heard] == []
-    alerts = [line for line in log.lines if line["event"] == "forecast-alert"]
+    alerts = [line for line in said if line["event"] == "forecast-alert"]
     assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from edge_agent.forecast import publish
@@ -190,18 +189,17 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
 
 
 def test_forecasts_go_on_when_the_databroker_does_not_know_the_overlay_or_is_away(
-    broker: Broker,
+    broker: Broker, said: list[dict[str, Any]]
 ) -> None:
     server = broker()
     config = ForecastConfig(id="v0", source="-", publish=f"kuksa://127.0.0.1:{server.port}")
     with ExitStack() as stack:
-        lines = stack.enter_context(structlog.testing.capture_logs())
         give = publish.into_vehicle(config, ServerAccess(), stack)
         begun = time.monotonic()
         for _ in range(50):
             give({"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9})
         assert time.monotonic() - begun < 1, "who forecasts does not wait"
-        eventually(lambda: [line["event"] for line in lines] == ["not-published"], "the refusal is noted")
+        eventually(lambda: [line["event"] for line in said] == ["not-published"], "the refusal is noted")
     assert not server.published
 
 

@@ -70,7 +70,6 @@ def followed(live: LivePlan, source: Path) -> list[dict[str, Any]]:
     return [row for sample in Samples(live.request(str(source), speed=0.0)) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 @pytest.mark.parametrize(
     "text", [COLUMNS, f'{COLUMNS}\n[time]\ncolumn = "at"\ndrive = ""', COLUMNS + TIME], ids=["plain", "told", "in-time"]
 )
@@ -121,7 +120,6 @@ inputs = { speed = { signal = "speed", seconds = 2 }, quality = { signal = "qual
 """
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 def test_lines_of_one_signal_each_become_the_same_rows_live_and_as_files(tmp_path: Path) -> None:
     plan, lines, table, out = (tmp_path / name for name in ("plan.toml", "drive.jsonl", "drive.csv", "drive.parquet"))
     plan.write_text(LONG)
@@ -154,7 +152,6 @@ y = {}
 """
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 def test_values_get_the_units_and_words_of_a_catalogue_as_in_the_importer(tmp_path: Path) -> None:
     plan, vss, log, out = (tmp_path / name for name in ("plan.toml", "vss.json", "drive.csv", "drive.parquet"))
     plan.write_text(PATHS)

@@ -74,7 +74,6 @@ def test_query_is_read_and_the_file_stays_as_it_was_when_the_query_writes(tmp_pa
     assert file.read_bytes() == before
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 def test_database_password_is_refused_on_the_command_line_and_never_shown(
     capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

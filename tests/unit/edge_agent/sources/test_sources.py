@@ -175,7 +175,6 @@ def test_objects_of_json_are_rows(write: Write, name: str, text: str) -> None:
     assert "JSON, one object a row" in source.notes[0]
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     for name, words in (
         ("array.json", "it is a JSON array. Write each of its objects on a line of its own"),

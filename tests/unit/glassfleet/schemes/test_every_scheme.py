@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
@@ -22,7 +21,6 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import federated
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
-from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
 SMALL = {
@@ -37,11 +35,7 @@ SMALL = {
 AGENTS = ("v1", "v2", "v3", "v4")
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    quiet()
-    yield
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("structlog_defaults")
 
 
 def source(path: Path, seed: int, *, labels: bool) -> Source:

@@ -13,10 +13,20 @@ from scipy import stats
 
 from console.progress import Work
 from lab.papers.command import papers
-from lab.papers.jobs import Job
-from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number, wilcoxon
-from lab.papers.schedule import results_of
-from lab.papers.write import as_html, as_markdown, write_report
+from lab.papers.jobs import Job, results_of
+from lab.papers.page import (
+    Cell,
+    Picture,
+    Report,
+    Section,
+    Table,
+    Text,
+    as_html,
+    as_markdown,
+    number,
+    wilcoxon,
+    write_report,
+)
 from schemas.errors import RunFailedError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -30,7 +40,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def test_report_says_how_many_printed_values_come_out_and_names_the_others() -> None:
     table = Table("t", ["set", "a", "b"], [["x", number(1.0, 1.0), number(2.0, 3.0)], ["y", "-", number(5.0)]])
     few = Table("u", ["set", "a"], [["x", number(1.0, 9.0)]], counted=False)
-    report = Report([("paper", [Section("k", "Table 1", [table, few])])])
+    report = Report({"paper": [Section("k", "Table 1", [table, few])]})
     assert report.verdicts() == (1, ["Table 1: x, b: 2.00 here, 3.00 printed"])
     for page in (as_markdown(report), as_html(report)):
         assert "1 of 2 printed values come out to the digit; 1 differ" in page
@@ -42,7 +52,7 @@ def test_pages_hold_pictures_tables_and_escaped_words(tmp_path: Path) -> None:
         Table("t", ["a", "b|c"], [["p|q", Cell("1", "2")]]),
         Picture("dot", "a <b>", PNG),
     ]
-    write_report(Report([("paper", [Section("k", "Table 1", blocks)])], ["a note"]), tmp_path)
+    write_report(Report({"paper": [Section("k", "Table 1", blocks)]}, ["a note"]), tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "use <code>x</code> &lt; y &amp; z" in page
     assert "data:image/png;base64,iVBORw0KGgo=" in page
@@ -67,9 +77,6 @@ def test_wilcoxon_is_that_of_scipy_and_knows_equal_samples() -> None:
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]).p == 1.0
 
 
-# --- choosing ---------------------------------------------------------------------------------------------------------
-
-
 # --- computing --------------------------------------------------------------------------------------------------------
 
 
@@ -89,9 +96,7 @@ def jobs_of(count: int, **more: Any) -> list[Job]:
     return [
         Job(
             "fold",
-            f"fold {fold}",
-            {"scheme": "frt", "file": "table.csv", "fold": fold, "settings": ["federated"], "clients": 3, **more},
-            ("table.csv",),
+            {"fold": fold, "scheme": "frt", "file": "table.csv", "settings": ["federated"], "clients": 3, **more},
         )
         for fold in range(count)
     ]
@@ -116,7 +121,7 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
         return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, work=work)
 
     first = results(2)
-    assert [line.partition("  ")[0] for line in lines] == ["[1/2] fold 0", "[2/2] fold 1"]
+    assert [line.partition(",")[0] for line in lines] == ["[1/2] fold: fold 0", "[2/2] fold: fold 1"]
     more = results(3)
     assert lines[0] == "2 of 3 results are there from before"
     assert len(lines) == 2
@@ -128,10 +133,10 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
 
 
 def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Path) -> None:
-    bad = Job("fold", "the bad one", {**jobs_of(1)[0].arguments, "clients": 1000}, ("table.csv",))
+    (bad,) = jobs_of(1, clients=1000)
     for processes in (1, 2):
         kept = tmp_path / f"kept{processes}"
-        with pytest.raises(RunFailedError, match="the bad one"):
+        with pytest.raises(RunFailedError, match="clients 1000"):
             results_of([*jobs_of(1), bad], data, kept, processes=processes, work=LoggedWork())
     assert len(list((tmp_path / "kept1").iterdir())) == 1
 
