@@ -30,18 +30,17 @@ class BufferedSocket:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self._read = bytearray()
+        self._read, self._at = b"", 0
         self._unsent = bytearray()
 
     def recv(self, size: int) -> bytes:
         """Return at most `size` bytes; raises what the socket raises when it has none."""
-        if not self._read:
+        if self._at == len(self._read):
             if size >= READ_BYTES:
                 return self.socket.recv(size)
-            self._read += self.socket.recv(READ_BYTES)
-        data = bytes(self._read[:size])
-        del self._read[:size]
-        return data
+            self._read, self._at = self.socket.recv(READ_BYTES), 0
+        begin, self._at = self._at, min(self._at + size, len(self._read))
+        return self._read[begin : self._at]
 
     def send(self, data: bytes | bytearray) -> int:
         """Keep all of `data` for the next `flush`."""
@@ -57,7 +56,7 @@ class BufferedSocket:
     @property
     def has_unread(self) -> bool:
         """Whether bytes wait here that no selector sees: those of the buffer, and those that TLS has decrypted."""
-        return bool(self._read) or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
+        return self._at < len(self._read) or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0)
 
     @property
     def has_unsent(self) -> bool:

@@ -96,7 +96,7 @@ class Connection:
             reconnect_on_failure=False,
         )
         client.connect_timeout = link.connect_timeout
-        client.max_inflight_messages = MAX_INFLIGHT
+        client.max_inflight_messages = 0  # `PahoTransport` counts them; paho goes through all at each PUBACK
         if self._address.username is not None:
             client.username_pw_set(self._address.username, self._address.password)
         if link.will is not None:

@@ -376,8 +376,6 @@ class Coordinator:
         """Decide, append, replace, perform."""
         runs, wall = self.runs, self.timeline.wall()
         transaction = decide(self.engine, runs.live, runs.counters, events, preflight=self.effects.preflight, wall=wall)
-        if transaction.only_counted:
-            self.metrics["answers.only-counted"] += transaction.only_counted
         self._append(transaction.entries, decisions)
         runs.replace_states(transaction.states, transaction.counters)
         self._perform(transaction.effects, transaction.ready)

@@ -240,6 +240,8 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
+    for name in catalogue.names():  # what is loaded now need not be loaded when a run waits
+        catalogue.load(name)
     program = _Program()
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -304,8 +306,6 @@ def _standby(config: CoordinatorConfig, server: ApiServer | None, program: _Prog
     """Return what waits, and answers meanwhile."""
 
     def begin() -> None:
-        for name in catalogue.names():  # what is loaded now need not be loaded when a run waits
-            catalogue.load(name)
         if server is not None:
             from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
 

@@ -78,7 +78,7 @@ class Access:
     longest: int | None = FORM_BYTES
     is_linked: bool = False
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         """Do nothing: a dependency of a route is called when all has been decided."""
 
 

@@ -141,13 +141,11 @@ def make_app(  # noqa: C901  one short function per address
     def _week() -> Response:
         return ShownJson(week(coordinator, dashboard.library, dashboard.recent, time.time()))
 
-    @app.get("/api/runs", dependencies=[READER])
-    def _runs() -> list[dict[str, Any]]:
+    @app.get("/api/runs", dependencies=[READER], response_model=list[dict[str, Any]])
+    def _runs() -> Response:
         shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
-        return [
-            {name: run[name] for name in shown} | {"rounds_closed": run["rounds"]}
-            for run in coordinator.runs.overviews()
-        ]
+        runs = coordinator.runs.overviews()
+        return ShownJson([{name: run[name] for name in shown} | {"rounds_closed": run["rounds"]} for run in runs])
 
     @app.get("/api/runs/{run}", dependencies=[READER], response_model=dict[str, Any])
     def _run(run: str) -> Response:

@@ -206,9 +206,10 @@ class SqlJournal:
 
     def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
-        parts = (postgres if self._database.path is None else opening).pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        pick = (postgres if self._database.path is None else opening).pick
         documents: dict[str, dict[str, Any]] = {}
         for start in range(0, len(runs), _SHOWN_AT_ONCE):
+            parts = pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
             some = runs[start : start + _SHOWN_AT_ONCE]
             try:
                 for run, text, *counts in self._select(sa.select(RUNS.c.run, *parts).where(RUNS.c.run.in_(some))):

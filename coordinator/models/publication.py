@@ -19,7 +19,7 @@ from coordinator.messages import Publisher
 from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
 from coordinator.models.registry import Registry
 from schemas.envelope import Envelope, Frame, clearing, frames_for_model
-from schemas.errors import BrokerError, UsageError
+from schemas.errors import BrokerError, DamagedError, NotFoundError, UsageError
 from schemas.messages import ModelPointer
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -140,27 +140,27 @@ class ModelPublisher:
     def _pointers(self, name: str) -> list[Frame]:
         """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
         aliases, frames = self.aliases, []
-        candidate = self._existing(aliases.candidate.get(name))
+        candidate, current = self._pointer(aliases.candidate.get(name)), self._pointer(aliases.current.get(name))
         if candidate is not None:
-            frames.append(Frame(self.topics.model_candidate(name), self._envelope(candidate)))
+            frames.append(Frame(self.topics.model_candidate(name), candidate))
         elif name in aliases.had_candidate:
             frames += clearing([self.topics.model_candidate(name)])
-        current = self._existing(aliases.current.get(name))
         if current is not None:
-            frames.append(Frame(self.topics.model_current(name), self._envelope(current)))
+            frames.append(Frame(self.topics.model_current(name), current))
         return frames
 
-    def _existing(self, pointer: ModelPointer | None) -> ModelPointer | None:
-        """Return a pointer unless its version is missing: the other models and runs must not wait for it."""
-        if pointer is None or any(each.version == pointer.version for each in self.registry.whole(pointer.name)):
-            return pointer
-        if (pointer.name, pointer.version) not in self._missing:  # logged once: pointers are published often
-            self._missing.add((pointer.name, pointer.version))
-            _log.error("model-missing", name=pointer.name, version=pointer.version, candidate=pointer.trial is not None)
-        return None
-
-    def _envelope(self, pointer: ModelPointer) -> bytes:
-        run = self.registry.get(pointer.name, pointer.version).run
+    def _pointer(self, pointer: ModelPointer | None) -> bytes | None:
+        """Return a pointer's message unless its version is missing: the other models and runs must not wait for it."""
+        if pointer is None:
+            return None
+        name, version = pointer.name, pointer.version
+        try:
+            run = self.registry.get(name, version).run
+        except (NotFoundError, DamagedError):
+            if (name, version) not in self._missing:  # logged once: pointers are published often
+                self._missing.add((name, version))
+                _log.error("model-missing", name=name, version=version, candidate=pointer.trial is not None)
+            return None
         return Envelope(fleet=self.topics.fleet, body=pointer, run=run, time=self.aliases.wall()).to_bytes()
 
     def _outlived(self, name: str) -> set[int]:

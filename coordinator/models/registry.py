@@ -263,10 +263,6 @@ class Registry:
         """As `versions`, but no record is read."""
         return self._known(name, self.journal.heads(name))
 
-    def whole(self, name: str) -> list[StoredModel]:
-        """As `versions`, without damaged ones."""
-        return [model for model in self.versions(name) if not model.is_damaged]
-
     def get(self, name: str, version: int) -> StoredModel:
         """Return one version; raises NotFoundError when there is none, DamagedError when it is not as it was."""
         model = self.journal.model(name, version) if 0 < version <= LONGEST else None

@@ -82,6 +82,7 @@ class EventQueue:
         self._connected = False
         self._is_stalled = False
         self._is_deciding = False
+        self._enough = 0
         self._coming: list[float] = []
         self._held: dict[int, float] = {}
         lock = threading.Lock()
@@ -116,7 +117,8 @@ class EventQueue:
         else:
             self.dropped += 1
             return
-        self._ready.notify()
+        if len(self._messages) + len(self._states) >= self._enough:
+            self._ready.notify()
 
     def hold(self, source: int, since: float | None) -> None:
         """Note that `source` may still bring what arrived there since then; None: it brings nothing more."""
@@ -170,8 +172,7 @@ class EventQueue:
             self._taken.notify_all()
             if not (self._states or self._messages or self._calls or self._connected):
                 self._ready.wait(timeout)
-        self._gather(min(most, awaited or most))
-        with self._ready:
+            self._gather(min(most, awaited or most))
             batch = Batch(calls=list(self._calls), connected=self._connected)
             # Nothing carries the time past an answer that came before it: states go first, and others are under way.
             latest = min([*self._held.values(), *self._coming], default=float("inf"))
@@ -195,12 +196,13 @@ class EventQueue:
 
     def _gather(self, enough: int) -> None:
         """Let more come, as long as more keeps coming and nobody waits for a call."""
-        waiting = 0
+        waiting, self._enough = 0, enough
         for _ in range(GATHERS):
             before, waiting = waiting, len(self._messages) + len(self._states)
             if self._calls or waiting == before or waiting >= enough:
-                return
-            time.sleep(min(GATHER, enough * 1e-4))  # a small fleet has answered sooner
+                break
+            self._ready.wait(min(GATHER, enough * 1e-4))  # a small fleet has answered sooner
+        self._enough = 0
 
     def oldest(self) -> float | None:
         """Return when the oldest message that still waits, or may be under way, arrived; None when none does."""

@@ -8,6 +8,7 @@ main thread takes batches from the queue; it alone decides, writes the journal a
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -150,6 +151,8 @@ class Service:
     def stop(self) -> None:
         """Let `serve_forever` return; from any thread or a signal handler."""
         self._stopping = True
+        # By another thread: what a signal interrupts may hold the queue's lock.
+        threading.Thread(target=self.queue.call, args=(lambda: None,), daemon=True).start()
 
     def serve_forever(self) -> None:
         """Work until `stop`.
@@ -249,6 +252,6 @@ class Service:
 
     def _timeout(self) -> float:
         wake = self.coordinator.next_wake()
-        longest = 0.1  # `stop` is noticed between waits: a signal handler must not take the queue's lock
+        longest = 1.0  # whether the identity has changed is looked at in between
         # What a source may still bring can hold back what is due: not to be asked again at once.
         return longest if wake is None else min(longest, max(0.005, wake - self.coordinator.timeline.now()))

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import structlog
 from immutables import Map
 
-from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
+from coordinator.engine import Counted, Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.journal.port import Entry, Journal, overview
 from coordinator.runs.earlier import least_allowing, spent_in
 from coordinator.runs.outages import Outages
-from coordinator.runs.transaction import Counters, entry_of, fold, spec_of
+from coordinator.runs.transaction import entry_of, fold, spec_of
 from coordinator.runs.view import (
     damaged_document,
     run_document,
@@ -93,7 +93,7 @@ class Runs:
 
     Attributes
     ----------
-    counters : dict of str to Counters
+    counters : dict of str to Counted
         What was counted since the last record of a live run.
     lacks : dict of str to tuple
         For live runs: the state that was last looked at, and what it lacks.
@@ -109,7 +109,7 @@ class Runs:
     kept_runs: int
     kept_versions: int
     room: Callable[[], int] = lambda: MAX_DECODED_BYTES
-    counters: dict[str, Counters] = field(default_factory=dict, init=False)
+    counters: dict[str, Counted] = field(default_factory=dict, init=False)
     lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
     _known: Known = field(init=False)
     # When to look for events that are older than `records_days`.
@@ -176,19 +176,16 @@ class Runs:
         """Note name, version and digest of a live run's model."""
         self._known = replace(self._known, models={**self._known.models, run: model})
 
-    def replace_states(self, states: Mapping[str, RunState], counters: Mapping[str, Counters | None]) -> None:
+    def replace_states(self, states: Mapping[str, RunState], counters: Mapping[str, Counted | None]) -> None:
         """Let new states hold, and new counters; None: everything that was counted is in the journal."""
         if states:
             self._known = replace(self._known, live={**self._known.live, **states})
-        for run, kept in counters.items():
-            self.counters.pop(run, None)
-            if kept is not None:
-                self.counters[run] = kept
+        self.counters = {run: kept for run, kept in {**self.counters, **counters}.items() if kept is not None}
 
     def write_counts(self) -> None:
         """Append what was only counted: the last thing that is done."""
         wall = self.wall()
-        entries = [entry_of(run, counters.event(), wall) for run, counters in self.counters.items() if run in self.live]
+        entries = [entry_of(run, counted, wall) for run, counted in self.counters.items() if run in self.live]
         try:
             self.journal.append(entries)
         except StorageError as fault:

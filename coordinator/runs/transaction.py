@@ -11,7 +11,7 @@ before that costs the counts since then, and nothing but these.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -62,7 +62,7 @@ class Transaction:
     ----------
     states : dict of str to RunState
         The runs that changed.
-    counters : dict of str to Counters or None
+    counters : dict of str to Counted or None
         What is only counted, by run; None: what was counted goes into the journal now.
     entries : list of Entry
         For the journal, in one transaction.
@@ -70,22 +70,19 @@ class Transaction:
         To be performed once the entries are appended.
     ready : dict of str to Retained
         The requests among them.
-    only_counted : int
-        So many answers were turned away and left no entry.
     """
 
     states: dict[str, RunState] = field(default_factory=dict)
-    counters: dict[str, Counters | None] = field(default_factory=dict)
+    counters: dict[str, Counted | None] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     ready: Ready = field(default_factory=dict)
-    only_counted: int = 0
 
 
 def decide(
     engine: Engine,
     live: Mapping[str, RunState],
-    counters: Mapping[str, Counters],
+    counters: Mapping[str, Counted],
     events: Iterable[tuple[str, Event]],
     *,
     preflight: Preflight,
@@ -97,7 +94,7 @@ def decide(
     ----------
     live : mapping of str to RunState
         By run.
-    counters : mapping of str to Counters
+    counters : mapping of str to Counted
         What was counted since the last record, by run.
     events : iterable of (str, Event)
         With the run that each concerns, in order.
@@ -110,8 +107,8 @@ def decide(
         after, effects = engine.step(before, event)
         if after is not before:
             transaction.states[run] = after
-            counted = transaction.counters.get(run, counters.get(run))
-            _write_down(transaction, event, effects, before, after, counted=counted, wall=wall)
+            former = transaction.counters.get(run, counters.get(run))
+            _write_down(transaction, event, effects, before, after, former=former, wall=wall)
         unable = preflight(after, effects, transaction.ready)
         while unable is not None:
             after, instead = engine.step(after, unable)
@@ -137,21 +134,20 @@ def _write_down(
     before: RunState | None,
     after: RunState,
     *,
-    counted: Counters | None,
+    former: Counted | None,
     wall: float,
 ) -> None:
     """Count an event that changes nothing but counters; else it becomes an entry, after what was counted before it."""
     run = after.run
     receipt = next((effect.receipt for effect in effects if isinstance(effect, SendReceipt)), None)
-    if receipt is not None and receipt.outcome != "accepted" and before is not None and is_counted_only(before, after):
-        transaction.counters[run] = counted = counted.copy() if counted is not None else Counters()
-        counted.add(before, receipt.task_digest, receipt.outcome, after.at)
-        transaction.only_counted += 1
+    is_accepted = receipt is None or receipt.outcome == "accepted"
+    if receipt is not None and not is_accepted and before is not None and is_counted_only(before, after):
+        transaction.counters[run] = counted(former, before, receipt.task_digest, receipt.outcome, after.at)
         return
-    if counted is not None:
-        transaction.entries.append(entry_of(run, counted.event(), wall))
+    if former is not None:
+        transaction.entries.append(entry_of(run, former, wall))
     transaction.counters[run] = None
-    transaction.entries.append(entry_of(run, shortened(event, effects), wall))
+    transaction.entries.append(entry_of(run, event if is_accepted else shortened(event, effects), wall))
 
 
 def _without(effects: Iterable[Effect], unable: Unable) -> Iterable[Effect]:
@@ -168,55 +164,30 @@ _FIELDS = tuple(name for name in RunState.__dataclass_fields__ if name not in ("
 
 def is_counted_only(before: RunState, after: RunState) -> bool:
     """Whether two states of a run differ in nothing but counters and the time."""
-    if any(getattr(before, name) is not getattr(after, name) for name in _FIELDS):
-        return False
-    if not _alike(before.open, after.open) or len(before.rounds) != len(after.rounds):
+    is_same = all(getattr(before, name) is getattr(after, name) for name in _FIELDS)
+    if not is_same or len(before.rounds) != len(after.rounds):
         return False
     # Equal rounds are the same objects but for the one that was counted in.
-    return all(one is two or _alike(one, two) for one, two in zip(before.rounds, after.rounds, strict=True))
+    pairs = zip((before.open, *before.rounds), (after.open, *after.rounds), strict=True)
+    return all(one is two or _alike(one, two) for one, two in pairs)
 
 
 def _alike(one: Round | RoundSummary | None, two: Round | RoundSummary | None) -> bool:
-    if one is two:
-        return True
     if one is None or two is None:
         return False
-    counters = {name: getattr(two, name) for name in _COUNTERS}
-    return replace(one, **counters) == two
+    return replace(one, **{name: getattr(two, name) for name in _COUNTERS}) == two
 
 
-class Counters:
-    """What was counted since the last record of one run.
-
-    Attributes
-    ----------
-    at : float
-        Time of the last count.
-    """
-
-    def __init__(self) -> None:
-        self.at = 0.0
-        self._counts: dict[str, Counter[str]] = {}
-
-    def add(self, state: RunState, digest: str, outcome: str, at: float) -> None:
-        """Count one answer; `state` is the run before it."""
-        known = (state.open is not None and state.open.digest == digest) or any(
-            summary.task_digest == digest for summary in state.rounds
-        )
-        # Digests that nobody asked for are of one kind: made-up ones must not fill the record.
-        self._counts.setdefault(digest if known else "", Counter())[outcome] += 1
-        self.at = max(self.at, at)
-
-    def event(self) -> Counted:
-        """Return the sum as an event for the journal."""
-        return Counted(self.at, {digest: dict(counts) for digest, counts in self._counts.items()})
-
-    def copy(self) -> Counters:
-        """Return a copy that can be added to without changing this one."""
-        other = Counters()
-        other.at = self.at
-        other._counts = {digest: Counter(counts) for digest, counts in self._counts.items()}
-        return other
+def counted(former: Counted | None, state: RunState, digest: str, outcome: str, at: float) -> Counted:
+    """Return what was counted since the last record of a run, with one answer more; `state` is the run before it."""
+    known = (state.open is not None and state.open.digest == digest) or any(
+        summary.task_digest == digest for summary in state.rounds
+    )
+    # Digests that nobody asked for are of one kind: made-up ones must not fill the record.
+    digest, counts = digest if known else "", {} if former is None else former.counts
+    of_round = counts.get(digest, {})
+    more = {**of_round, outcome: of_round.get(outcome, 0) + 1}
+    return Counted(at if former is None else max(former.at, at), {**counts, digest: more})
 
 
 def shortened(event: Event, effects: Sequence[Effect]) -> Event:

@@ -144,7 +144,7 @@ def _ratio(error: float, without: float) -> float:
 def _error(matrix: Array, line: Array) -> float:
     """Return the sum of squared errors, >= 0, of coefficients by rule, shape (m, k - 1)."""
     residual = np.append(-line, np.ones((len(line), 1)), axis=1)
-    return max(float(np.einsum("mi,ijm,mj", residual, matrix, residual, optimize=True)), 0.0)
+    return max(float(np.vdot(matrix.T @ residual[:, :, None], residual)), 0.0)
 
 
 def _solved(matrix: Array) -> Array:

@@ -1,4 +1,4 @@
-"""``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
+"""``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all but ``peers``.
 
 ``scale``, ``storm``, ``long`` and ``intake`` take ``--vehicles N ...``: fleets of so many, one after the other;
 ``scale --signed`` signs.
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "tree": "vehicle:tree",
     "ablation": "accuracy:ablation",
     "wire": "wire:wire",
+    "peers": "peers:peers",
     "support": "accuracy:support",
     "scale": "scale:scale",
     "storm": "storm:storm",
@@ -39,7 +40,7 @@ OF_FLEETS = ("scale", "storm", "long", "intake")
 def main(words: list[str]) -> None:
     """Run the named benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all but peers")
     parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help=f"{', '.join(OF_FLEETS)}: fleets of N")
     parser.add_argument("--signed", action="store_true", help="scale: all sign what they say")
     options = parser.parse_args(words)
@@ -48,7 +49,7 @@ def main(words: list[str]) -> None:
         raise SystemExit(f"no benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
     print(f"Machine: {machine()}.")
     print(f"Command: `{' '.join(('python -m lab.benchmarks', *words))}`.")
-    for name in options.names or BENCHMARKS:
+    for name in options.names or [each for each in BENCHMARKS if each != "peers"]:
         module, _, function = BENCHMARKS[name].partition(":")
         arguments = [options.vehicles] if name in OF_FLEETS and options.vehicles else []
         how = {"signed": True} if name == "scale" and options.signed else {}

@@ -88,7 +88,9 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         record = ended(api, name)
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
         result = settled(tell)
-        floor = None if signed else _floor(broker.url, vehicles, result["answer.bytes"], tell)  # no vehicle's topic
+        floor = (
+            None if signed else median(_floors(broker.url, vehicles, result["answer.bytes"], tell))
+        )  # no vehicle's topic
         journal = (journal_bytes(state) - size) / 1e6
         resident = memory(pid)[1]
     rounds, costs, outcome = _figures(vehicles, record, processor, result)
@@ -164,8 +166,16 @@ def settled(tell: Any) -> dict[str, Any]:
     return dict(result)
 
 
-def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
-    """Return the median of the seconds that a question to all takes until all have answered, with nobody to think."""
+def floors(vehicles: int, size: int) -> list[float]:
+    """Return the floor of a fleet whose answers have so many bytes, several times, in seconds."""
+    with staged(vehicles) as (api, _, broker, tell, _):
+        tell("connect")
+        wait(lambda: up(api) == vehicles)
+        return _floors(broker.url, vehicles, size, tell)
+
+
+def _floors(url: str, vehicles: int, size: int, tell: Any) -> list[float]:
+    """Return the seconds that a question to all takes until all have answered, with nobody to think."""
     asker = Peer(safe_address(url), "floor")
     asker.subscribe("gf/1/floor/agent/+/answer")
     tell("floor", size=size)
@@ -179,7 +189,7 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
             answers += sum(1 for _ in asker.messages())
         seconds.append(time.perf_counter() - begun)
     asker.close()
-    return median(seconds)
+    return seconds
 
 
 def long(fleets: Sequence[int] = FLEETS) -> None:

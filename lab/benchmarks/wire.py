@@ -37,7 +37,7 @@ def wire() -> None:
     """Round trips with 15 and 100 agents on each broker that is here."""
     Log.write = LogWriter("error")
     kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
-    rows = [_measure(kind, agents) for kind in kinds for agents in (15, 100)]
+    rows = [measure(kind, agents) for kind in kinds for agents in (15, 100)]
     print_table(
         f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
         ["broker", "agents", "rounds", "median round", "slowest round", "kB per agent and round", "whole run (s)"],
@@ -45,7 +45,8 @@ def wire() -> None:
     )
 
 
-def _measure(kind: str, agents: int) -> list[Any]:
+def measure(kind: str, agents: int) -> list[Any]:
+    """Return a line of the table: a run on a broker of a kind."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
         broker = launch(kind, state_dir=folder / "broker")

@@ -51,14 +51,16 @@ def retained_at(node: ChildBroker, topic: str) -> bool:
     return heard[0].retained
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
-    nodes: Sequence[ChildBroker], broker: str, start: Start, tmp_path: Path
+    nodes: Sequence[ChildBroker], broker: str, workers: str, start: Start, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"broker": broker, "slow": 0.3, "resend_first": 0.5}
     state = Topics("fleet").coordinator_state()
     at = zlib.crc32(b"gf-coordinator-fleet") % len(nodes)
     with Fleet(SOURCES, state_dir=tmp_path / "agents", **settings):
-        cloud = start(tmp_path / "cloud", "--log-level", "info")
+        environment = {"GLASSFLEET_INTAKE_WORKERS": workers}
+        cloud = start(tmp_path / "cloud", "--log-level", "info", environment=environment)
         with cloud.api() as api:
             begin_run(api, spec("r1"), 1)
             assert all(retained_at(node, state) for node in nodes)

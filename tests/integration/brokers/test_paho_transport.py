@@ -262,4 +262,4 @@ def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the
             reader.transport.stop()
     finally:
         mosquitto.stop()
-    assert "message-too-large" in capsys.readouterr().out
+    assert "message-too-large" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -178,11 +177,11 @@ def test_a_batch_is_taken_when_nothing_more_comes_or_after_a_few_looks(monkeypat
     queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
     coming = [1, 1, 0, 1, 1, 1, 1, 1, 0]
 
-    def sleep(seconds: float) -> None:
+    def wait(seconds: float) -> None:
         for _ in range(coming.pop(0)):
-            queue.put(Message("c/1", b"x"))
+            queue._put(Message("c/1", b"x"), 0.0)
 
-    monkeypatch.setattr("coordinator.process.queue.time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(queue._ready, "wait", wait)
     queue.put(Message("c/0", b"x"))
     assert [len(queue.get_batch(500, 5.0).messages), coming.pop(0)] == [3, 1], "none came at the third look"
     queue.put(Message("c/0", b"x"))
@@ -193,7 +192,7 @@ def test_a_call_does_not_wait_for_more_messages(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("coordinator.process.queue.GATHER", 60.0)
     queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
     queue.put(Message("c/0", b"x"))
-    queue.call(lambda: None)
+    queue.call(int)
     batch = queue.get_batch(500, 5.0)
     assert (len(batch.messages), len(batch.calls)) == (1, 1)
 

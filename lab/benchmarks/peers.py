@@ -1,0 +1,108 @@
+"""A round of 15 vehicles in one table: broker and sockets alone, ours, and Flower's (extra ``peers``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from edge_agent import logs
+from lab.benchmarks.measure import ms, print_table, wait
+from lab.benchmarks.scale import floors
+from lab.benchmarks.wire import measure
+from lab.processes import ProcessFleet
+
+VEHICLES, ROUNDS = 15, 5
+
+APP = """\
+[project]
+name = "peer"
+version = "1.0.0"
+license = {{ file = "LICENSE" }}
+dependencies = ["flwr>={flwr}"]
+[tool.flwr.app]
+publisher = "peer"
+fab-format-version = 1
+flwr-version-target = "{flwr}"
+[tool.flwr.app.components]
+serverapp = "peer.app:server"
+clientapp = "peer.app:client"
+[tool.flwr.app.config]
+vehicles = {vehicles}
+rounds = {rounds}
+bytes = {size}
+"""
+LINK = '[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+
+
+def peers() -> None:
+    """Rounds of the same vehicles' number and bytes: processor and disk are shared by all that takes part."""
+    try:
+        flwr = version("flwr")
+    except ImportError:
+        raise SystemExit("Flower is not installed: pip install 'glassfleet[peers]'") from None
+    logs.configure("error")
+    _, _, rounds, usual, slowest, size, _ = measure("mosquitto", VEHICLES)
+    sent = int(float(size) * 1000)
+    alone, theirs = floors(VEHICLES, sent), _flower(flwr, sent)
+    rows = [
+        ["broker and sockets alone", len(alone), ms(median(alone)), ms(max(alone)), size],
+        ["Glassfleet, `frt`", rounds, usual, slowest, size],
+        [f"Flower {flwr}, `FedAvg`", len(theirs), ms(median(theirs)), ms(max(theirs)), size],
+    ]
+    header = ["", "rounds", "median round", "slowest round", "kB per vehicle and round"]
+    print_table(f"A round of {VEHICLES} vehicles, ours and a peer's (ms)", header, rows)
+
+
+def _flower(flwr: str, size: int) -> list[float]:
+    """Return the seconds of each round of Flower's own deployment: a SuperLink, and a SuperNode for each vehicle."""
+    with tempfile.TemporaryDirectory(prefix="glassfleet-bench-") as name:
+        folder = Path(name)
+        app, home, programs = folder / "app", folder / "home", Path(sys.executable).parent
+        (app / "peer").mkdir(parents=True)
+        home.mkdir()
+        port, *others = _free_ports(1 + VEHICLES)
+        (app / "pyproject.toml").write_text(APP.format(flwr=flwr, vehicles=VEHICLES, rounds=ROUNDS, size=size))
+        (app / "LICENSE").write_text("Apache-2.0\n")
+        shutil.copy(Path(__file__).with_name("flower.py"), app / "peer" / "app.py")
+        (home / "config.toml").write_text(LINK.format(port=port))
+        environment = {
+            **os.environ,
+            "FLWR_HOME": str(home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",  # a SuperLink starts others of its programs
+        }
+        with ProcessFleet(folder / "logs", environment) as processes:
+
+            def start(name: str, program: str, *words: str) -> None:
+                processes.add(name, words, {}, (str(programs / program),)).start()
+
+            link = f"127.0.0.1:{port}"
+            start(
+                "link", "flower-superlink", "--insecure", "--disable-runtime-dependency-installation", f"--port={port}"
+            )
+            wait(lambda: "startup complete" in processes["link"].logged(), 0.2, 60.0)
+            for number, own in enumerate(others):
+                start(f"node-{number}", "flower-supernode", "--insecure", f"--superlink={link}", f"--port={own}")
+            start("run", "flwr", "run", str(app), "here", "--stream")
+
+            def times() -> list[float]:
+                for name in ("link", "run"):
+                    processes[name].check()
+                return [float(found) for found in re.findall(r"round took ([\d.]+)", processes["run"].logged())]
+
+            return wait(lambda: times() if len(times()) == ROUNDS else [], 0.5, 900.0)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
