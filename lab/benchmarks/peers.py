@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-from edge_agent import logs
 from lab.benchmarks.measure import ms, print_table, wait
 from lab.benchmarks.scale import floors
 from lab.benchmarks.wire import measure
 from lab.processes import ProcessFleet
+from schemas.log import Log, LogWriter
 
 VEHICLES, ROUNDS = 15, 5
 
@@ -47,7 +47,7 @@ def peers() -> None:
         flwr = version("flwr")
     except ImportError:
         raise SystemExit("Flower is not installed: pip install 'glassfleet[peers]'") from None
-    logs.configure("error")
+    Log.write = LogWriter("error")
     _, _, rounds, usual, slowest, size, _ = measure("mosquitto", VEHICLES)
     sent = int(float(size) * 1000)
     alone, theirs = floors(VEHICLES, sent), _flower(flwr, sent)
