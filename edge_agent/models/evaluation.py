@@ -233,6 +233,7 @@ class Evaluator:
                 if model is not None:
                     local = score(test.y, predict_in_blocks(model, inputs_of(model, test)))
                     self._keep(key, local)
+                    train.memo.clear()
                 yield None
         assert local is not None
         metric: Literal["rmse", "f1"] = "rmse" if domain.target is not None else "f1"

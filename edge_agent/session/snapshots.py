@@ -171,8 +171,9 @@ class Snapshots:
         return self._directory / run / "rows.npz"
 
     def drop(self, run: str) -> None:
-        """Delete the snapshot of a run that is over. Idempotent."""
-        self._known.pop(run, None)
+        """Delete the snapshot of a run that is over, and what was remembered of its rows. Idempotent."""
+        if (known := self._known.pop(run, None)) is not None:
+            known.data.memo.clear()
         shutil.rmtree(self._directory / run, ignore_errors=True)
 
     def _limit(self, current: str) -> None:

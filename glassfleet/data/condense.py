@@ -153,10 +153,10 @@ def condense(points: Array, min_rows: int, key: bytes = b"", kept: Sequence[int]
     groups = _groups(different, least)
     sizes = np.array([int(count[group].sum()) for group in groups])
     parts = []
-    for size in np.unique(sizes):
+    for size in sorted(set(sizes.tolist())):
         alike = [groups[place] for place in np.flatnonzero(sizes == size)]
         mean, scatter = _moments(different, count, alike)
-        drawn = np.stack([_draw(key, different[group], count[group], int(size)) for group in alike])
+        drawn = np.stack([_draw(key, different[group], count[group], size) for group in alike])
         made = _made_up(mean, scatter, drawn)
         for column in kept:
             own = [np.repeat(different[group, column], count[group]) for group in alike]

@@ -65,9 +65,10 @@ def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Ar
     scaled : ndarray of float64, shape (n, F)
     rule : ndarray of intp, shape (n,)
     """
-    output: Array = coefficients[rule, -1]
-    for feature in range(scaled.shape[1]):
-        output = output + coefficients[rule, feature] * scaled[:, feature]
+    lines = coefficients[rule].T
+    output: Array = lines[-1]
+    for slope, value in zip(lines[:-1], scaled.T, strict=True):
+        output = output + slope * value
     return output
 
 

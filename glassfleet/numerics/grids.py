@@ -111,7 +111,7 @@ def _log_edges() -> NDArray[np.float64]:
 
 LOG_EDGES: Final = _log_edges()
 
-ROW_EDGES: Final = np.unique(np.outer(np.arange(8, 16), 2 ** np.arange(32)) // 8)
+ROW_EDGES: Final = np.array(sorted({size * 2**octave // 8 for size in range(8, 16) for octave in range(32)}))
 """Edges of the bins of row counts, eight per octave: 1, 2 ... 16, 18, 20 ... Integers, the last is above 2^31."""
 
 

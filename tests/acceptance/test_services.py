@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -92,25 +91,6 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), [("a,y\n1,2\n3,red\n", "'red' (line 3) is no number"), (None, "no such file")]
-)
-def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
-    processes: Processes, tmp_path: Path, content: str | None, words: str
-) -> None:
-    if content is not None:
-        (tmp_path / "car.csv").write_text(content)
-    done = processes.call(
-        *("agent", "--id", "car", "--broker", "mqtt://127.0.0.1:9", "--target", "y"),
-        *("--data", str(tmp_path / "car.csv")),
-    )
-    assert done.returncode == 3, done.stderr
-    error = done.stderr.strip().splitlines()[-1]
-    assert error.startswith("glassfleet: error: ")
-    assert words in error
-    assert "Traceback" not in done.stderr
-
-
 def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path) -> None:
     (tmp_path / "car.csv").write_text("a,y\n1,2\n3,red\n")
     coordinator = start_cloud(processes)
@@ -118,42 +98,6 @@ def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes,
     assert done.returncode == 3, done.stderr
     cause = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
     processes.until(lambda: cause in processes.call("fleet").stdout, coordinator)
-
-
-def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
-    processes: Processes, vehicles: list[Path]
-) -> None:
-    processes.environment["GLASSFLEET_CONNECT_TIMEOUT"] = "0.5"
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        wrong = processes.call(
-            *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
-            *("--broker", f"mqtt://127.0.0.1:{port}"),
-        )
-    absent = processes.call(
-        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"), *("--broker", "mqtt://127.0.0.1:9")
-    )
-    cloud = processes.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
-    for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):
-        assert done.returncode == 4, done.stderr
-        assert "Traceback" not in done.stderr
-        assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
-        assert words in done.stderr
-
-
-def test_services_end_with_the_storage_code_when_the_state_folder_cannot_be_made(
-    processes: Processes, vehicles: list[Path], tmp_path: Path
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    for arguments in (
-        ("agent", "--id", "car", "--data", str(vehicles[0]), "--broker", "mqtt://127.0.0.1:9"),
-        ("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0"),
-        ("broker", "--port", "0", "--kind", "embedded"),
-    ):
-        done = processes.call(*arguments, "--state-dir", str(blocked / "state"))
-        assert done.returncode == 5, (arguments, done.stderr)
-        assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
 
 
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -42,21 +42,20 @@ def answer(question: FrtQuestion, data: Dataset) -> Contribution:
 
 @dataclass
 class _Block:
-    """Some rows, scaled, and the entries of the last questions (a cache)."""
+    """Some rows in their own units, and the entries of the last questions (a cache)."""
 
-    n_sets: int
-    columns: NDArray[np.float64]  # (F + 2, n): scaled inputs, ones, scaled target
+    data: Dataset
+    domain: Domain
     frontier: tuple[FrtTree, NDArray[np.intp], Reached] | None = None
     leaves: tuple[FrtTree, Reached] | None = None
 
-    @property
-    def target(self) -> NDArray[np.float64]:
-        target: NDArray[np.float64] = self.columns[-1]
-        return target
+    def scaled(self) -> NDArray[np.float64]:
+        """Return scaled inputs, ones and scaled target, shape (F + 2, n).
 
-    def memberships(self) -> Memberships:
-        """Return the rows' memberships: made anew for each answer, a few ms, where keeping them would take 9 bytes."""
-        return fuzzify(self.columns[:-2].T, self.n_sets)
+        Made anew for each answer, as memberships are: a few ms, where keeping them takes the rows once more.
+        """
+        target = self.domain.scale_target(self.data.y)
+        return np.vstack([self.domain.scale_inputs(self.data.X).T, np.ones(len(target)), target])
 
 
 @dataclass
@@ -64,32 +63,29 @@ class _FrtRows:
     """A vehicle's rows in blocks, for one domain and partition."""
 
     count: int
-    blocks: list[_Block] = field(default_factory=list)
+    blocks: list[_Block]
 
     @cached_property
     def different(self) -> list[NDArray[np.bool_]]:
         """Return which rows of each block are no repetition of another one."""
-        hashes = [row_hashes(block.columns[:-2], block.target) for block in self.blocks]
+        hashes = [row_hashes(columns[:-2], columns[-1]) for columns in (block.scaled() for block in self.blocks)]
         first = is_first(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
         return [first[start : start + ROW_BLOCK] for start in range(0, self.count, ROW_BLOCK)]
 
 
 def _prepare(question: FrtQuestion, data: Dataset) -> _FrtRows:
-    """Condense and scale the rows once per domain and partition; kept in the dataset's memo."""
+    """Condense the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
-    return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
+    return remembered(data.memo, NAME, key, lambda: _prepared(data, question.domain, question.parameters.group_rows))
 
 
-def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _FrtRows:
+def _prepared(data: Dataset, domain: Domain, group_rows: int) -> _FrtRows:
     own = condensed(select_numbers(data, domain), domain, group_rows)
-    rows = _FrtRows(own.rows)
-    for block in blocks(own.rows, ROW_BLOCK):
-        scaled = domain.scale_inputs(own.X[block])
-        columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
-        columns[:-2] = scaled.T
-        columns[-1] = domain.scale_target(own.y[block])
-        rows.blocks.append(_Block(n_sets, columns))
-    return rows
+    return _FrtRows(own.rows, [_Block(own.at(rows), domain) for rows in blocks(own.rows, ROW_BLOCK)])
+
+
+def _members(question: FrtQuestion, columns: NDArray[np.float64]) -> Memberships:
+    return fuzzify(columns[:-2].T, question.parameters.n_sets)
 
 
 # --- which rows reach which nodes -----------------------------------------------------------------------------------
@@ -128,13 +124,13 @@ def _ancestors(tree: FrtTree, nodes: NDArray[np.intp], steps: int) -> NDArray[np
     return nodes
 
 
-def _reach_leaves(question: FrtQuestion, block: _Block, budget: int) -> Reached:
+def _reach_leaves(question: FrtQuestion, block: _Block, columns: NDArray[np.float64], budget: int) -> Reached:
     """Return the entries of the leaves asked about, in the order of leaves."""
     if block.leaves is not None and block.leaves[0].size == question.tree.size:
         old, reached = block.leaves
         if _same_start(old, question.tree):
             return reached.only_at(question.position)
-    reached = reach_leaves(question.tree, block.memberships())
+    reached = reach_leaves(question.tree, _members(question, columns))
     order = np.argsort(reached.node, kind="stable")
     reached = Reached(reached.row[order], reached.node[order], reached.strength[order])
     block.frontier = None
@@ -150,9 +146,10 @@ def _level(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
     nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
     for block in rows.blocks:
-        members = block.memberships()
+        columns = block.scaled()
+        members = _members(question, columns)
         reached = _reach_frontier(question, block, members, CACHED_ENTRIES // len(rows.blocks))
-        _add_level(question, block, members, reached, cells=cells, nodes=nodes)
+        _add_level(question, columns[-1], members, reached, cells=cells, nodes=nodes)
     parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
     parts *= question.free[:, :, None]
     nullified = 0
@@ -174,7 +171,7 @@ def _support(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     count = np.zeros((f, m * t), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
         before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
-        members = block.memberships()
+        members = _members(question, block.scaled())
         reached = _reach_frontier(question, block, members, 0)
         block.frontier = before
         first = question.position[reached.node] * t
@@ -194,7 +191,8 @@ def _columns(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the values of different rows."""
     counts = np.zeros((question.n_features + 1, CELLS), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
-        counts += count_values(block.columns[:-2, different], block.target[different], CELLS)
+        columns = block.scaled()[:, different]
+        counts += count_values(columns[:-2], columns[-1], CELLS)
     return Contribution(COLUMNS, rows.count, {"rows": counts})
 
 
@@ -203,8 +201,9 @@ def _support_of_leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     assert question.common is not None
     counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
-        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
-        layers = different & layers_of(block.columns[:-2], block.target, question.common, CELLS)
+        columns = block.scaled()
+        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
+        layers = different & layers_of(columns[:-2], columns[-1], question.common, CELLS)
         at = question.position[reached.node]
         is_heavy = reached.strength >= LEAST_STRENGTH
         for part, weighs in enumerate((is_heavy, ~is_heavy)):
@@ -216,7 +215,7 @@ def _support_of_leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
 
 def _add_level(
     question: FrtQuestion,
-    block: _Block,
+    scaled_target: NDArray[np.float64],
     members: Memberships,
     reached: Reached,
     *,
@@ -231,7 +230,7 @@ def _add_level(
     strong = 0.5 ** (int(question.tree.depth[question.nodes[0]]) + 1) * grid
     position = question.position[reached.node]
     strength = reached.strength * grid
-    y = block.target[reached.row]
+    y = scaled_target[reached.row]
     nodes[0] += np.bincount(position, minlength=m)
     for k, terms in enumerate(_powers(strength, y)):
         nodes[k + 1] += sum_by_cell(position, np.rint(terms), m, bits=bits)
@@ -295,19 +294,19 @@ def _leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     ws = np.zeros(m, dtype=np.int64)
     count = np.zeros(m, dtype=np.int64)
     for block in rows.blocks:
-        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        columns = block.scaled()
+        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
         if question.columns is not None:
             reached = reached.only(question.columns[question.position[reached.node], -1])
         position = question.position[reached.node]
         here = np.bincount(position, minlength=m)
         count += here
         ws += _strengths(question, reached, position)
-        columns = block.columns[-k:]
         root = np.sqrt(reached.strength)
         ends = np.cumsum(here)
         for leaf in np.flatnonzero(here):
             part = slice(ends[leaf] - here[leaf], ends[leaf])
-            scaled = to_grid(columns[:, reached.row[part]] * root[part], bits)
+            scaled = to_grid(columns[-k:, reached.row[part]] * root[part], bits)
             if question.columns is not None:
                 scaled[:-2][~question.columns[leaf, :-1]] = 0.0
             limbs = gram_sums(scaled, bits=bits)
@@ -324,13 +323,14 @@ def _weights(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     assert question.coefficients is not None
     ws, wq = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     for block in rows.blocks:
-        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        columns = block.scaled()
+        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
         position = question.position[reached.node]
         ws += _strengths(question, reached, position)
         output = question.coefficients[position, -1]
         for feature in range(question.n_features):
-            output = output + question.coefficients[position, feature] * block.columns[feature, reached.row]
-        quality = 1.0 - np.minimum(np.abs(output - block.target[reached.row]), 1.0)
+            output = output + question.coefficients[position, feature] * columns[feature, reached.row]
+        quality = 1.0 - np.minimum(np.abs(output - columns[-1, reached.row]), 1.0)
         wq += sum_by_cell(position, to_grid(reached.strength * quality, bits), m, bits=bits)
     return Contribution("weights", rows.count, {"ws": ws, "wq": wq})
 

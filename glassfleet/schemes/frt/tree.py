@@ -144,7 +144,7 @@ class FrtTree:
             raise ValueError("a node uses a set that the partition lacks")
         if (self.split[parent] != feature).any():
             raise ValueError("a node splits on two features")
-        if np.unique(parent.astype(np.int64) * self.n_sets + fuzzy_set).size != parent.size:
+        if len(set((parent.astype(np.int64) * self.n_sets + fuzzy_set).tolist())) != parent.size:
             raise ValueError("a node has two children for one set")
         if int(self.depth.max()) > n_features:
             raise ValueError("a path is longer than the number of features")
@@ -189,26 +189,25 @@ class Reached:
         """Return the entries of the children: at most two per entry, as two neighbouring sets fire."""
         split = tree.split[self.node]
         at = self if (split >= 0).all() else self.only(split >= 0)
-        place = tree.split[at.node] * members.rows + at.row
-        lower = members.lower.ravel()[place].astype(np.intp)
-        upper = members.upper.ravel()[place]
-        cell = at.node * tree.n_sets + lower
-        child = tree.child.ravel()
-        parts = []
-        for node, strength in ((child[cell], at.strength * (1.0 - upper)), (child[cell + 1], at.strength * upper)):
-            keep = np.flatnonzero((node >= 0) & (strength > 0.0))
-            parts.append((at.row[keep], node[keep], strength[keep]))
-        row, node, strength = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        return Reached(row, node, strength)
+        place = tree.split[at.node], at.row
+        upper = members.upper[place]
+        cell = at.node * tree.n_sets + members.lower[place]
+        node = tree.child.ravel()[np.concatenate([cell, cell + 1])]
+        strength = np.concatenate([at.strength * (1.0 - upper), at.strength * upper])
+        (keep,) = ((node >= 0) & (strength > 0.0)).nonzero()
+        return Reached(np.concatenate([at.row, at.row])[keep], node[keep], strength[keep])
 
 
 def reach_leaves(tree: FrtTree, members: Memberships) -> Reached:
     """Return the entries of all nodes without children."""
     at, parts = Reached.root(members.rows), []
     while at.size:
-        inner = tree.split[at.node] >= 0
-        parts.append(at.only(~inner))
-        at = at.only(inner).descend(tree, members)
+        leaf = tree.split[at.node] < 0
+        if leaf.any():
+            parts.append(at.only(leaf))
+        if leaf.all():
+            break
+        at = at.descend(tree, members)
     if not parts:
         return at
     return Reached(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "node", "strength")))

@@ -49,14 +49,14 @@ def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_a
         processes.start("agent", "--id", f"v{number}", "--data", str(data), *["--labels"] * is_class)
     learned = processes.call("run", "start", "--run", "r1", "--exact", "--min-agents", "2", "--wait")
     assert learned.returncode == 0, learned.stderr
-    page = f"{processes.note('api-url')}/{{}}"
+    page, rules = f"{processes.note('api-url')}/{{}}", processes.call("model", "rules", "model")
     texts = [
         learned.stdout,
         processes.call("run", "show", "r1").stdout,
         processes.call("model", "show", "model").stdout,
-        processes.call("model", "rules", "model").stderr,
+        rules.stderr,
         httpx.get(page.format("runs/r1"), trust_env=False).text,
         httpx.get(page.format("models/model/1"), trust_env=False).text,
     ]
     assert [bool(re.search(words, text)) for text in texts] == [True] * len(texts)
-    assert f"THEN {says}" in processes.call("model", "rules", "model").stdout
+    assert f"THEN {says}" in rules.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -125,6 +126,40 @@ def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
     assert err.startswith("glassfleet: error: ")
     assert err.count("\n") == 1
     assert words in err
+
+
+AGENT = ["agent", "--id", "car", "--broker-wait", "0.1", "--data", "drive.csv", "--broker"]
+COORDINATOR = ["coordinator", "--api-port", "0", "--broker-wait", "0.1", "--broker"]
+NOBODY = "mqtt://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([*AGENT, NOBODY, "--target", "y"], 3, "'red' (line 3) is no number"),
+        ([*AGENT, NOBODY, "--data", "nofile.csv"], 3, "no such file"),
+        ([*AGENT, NOBODY], 4, "nothing listens"),
+        ([*AGENT, "silent"], 4, "right port"),
+        ([*COORDINATOR, NOBODY], 4, "nothing listens"),
+        ([*AGENT, NOBODY, "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+        ([*COORDINATOR, NOBODY, "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+        (["broker", "--port", "0", "--kind", "embedded", "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+    ],
+)
+@pytest.mark.usefixtures("structlog_defaults")
+def test_service_ends_with_the_code_of_what_it_cannot_use_its_data_before_the_broker(  # noqa: PLR0917
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLASSFLEET_CONNECT_TIMEOUT", "0.5")
+    (tmp_path / "drive.csv").write_text(f"a,y\n1,2\n3,{'red' if 'y' in arguments else 4}\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        urls = {"silent": f"mqtt://127.0.0.1:{silent.getsockname()[1]}"}
+        assert run([urls.get(word, word) for word in arguments]) == code
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error.startswith("glassfleet: error: ")
+    assert words in error
 
 
 @pytest.mark.parametrize(
