@@ -15,7 +15,7 @@ from lab.fleet import Fleet
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
-from tests.support.processes import Processes, eventually, policy_file
+from tests.support.processes import Call, Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -91,13 +91,13 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path) -> None:
+def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path, call: Call) -> None:
     (tmp_path / "car.csv").write_text("a,y\n1,2\n3,red\n")
     coordinator = start_cloud(processes)
     done = processes.call("agent", "--id", "car", "--target", "y", "--data", str(tmp_path / "car.csv"))
     assert done.returncode == 3, done.stderr
     cause = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
-    processes.until(lambda: cause in processes.call("fleet").stdout, coordinator)
+    processes.until(lambda: cause in call("fleet").stdout, coordinator)
 
 
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}
