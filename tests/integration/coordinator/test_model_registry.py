@@ -26,11 +26,10 @@ class World:
     """A coordinator and what its operator types."""
 
     def __init__(self, processes: Processes, call: Call) -> None:
-        self.processes, self.call, folder = processes, call, processes.folder
-        self.folder = folder
-        self.broker = MosquittoProcess(folder / "broker")
+        self.processes, self.call, self.folder = processes, call, processes.folder
+        self.broker = MosquittoProcess(self.folder / "broker")
         self.broker.start()
-        self.cloud = CoordinatorProcess(self.broker.url, folder / "cloud", "--api-port", "0")
+        self.cloud = CoordinatorProcess(self.broker.url, self.folder / "cloud", "--api-port", "0")
         processes.environment["GLASSFLEET_BROKER"] = self.broker.url
         self.vehicles: dict[str, Process] = {}
         self.cloud.api().close()
