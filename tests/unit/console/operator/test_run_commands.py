@@ -36,6 +36,16 @@ def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(ve
     assert result[1:] == ([OFFER] if offered else [])
 
 
+def test_what_nobody_here_can_do_is_said_before_the_run_waits_for_it() -> None:
+    fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": "v1", "status": "up", "target": "fuel"}])
+    asked = SPEC | {"rounds": {"gather_agents": 30}, "target": "nope", "without": ["q99", "v1"]}
+    assert quorum_lines(fleet, asked, 0.0) == [
+        "1 of 1 known vehicles is up: the run waits for 30",
+        "none of them has the target 'nope'",
+        "not known, so not left out: q99",
+    ]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

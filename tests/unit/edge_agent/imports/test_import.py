@@ -81,6 +81,21 @@ def test_what_is_to_decide_is_written_into_the_plan_and_decided_there(tmp_path, 
     assert read_source(out).train.X[:3, 1].tolist() == [1100.0, 2101.0, 3102.0]
 
 
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"speed": speed, "fuel": fuel}, ""),
+        ({"road": lambda row: ("city", "rural")[row % 2], "fuel": fuel}, " --categories"),
+        ({"speed": lambda row: "" if row == 5 else str(row), "fuel": fuel}, " --missing"),
+        ({"speed": speed, "road": lambda row: ("city", "rural")[row % 2]}, " --labels"),
+    ],
+)
+def test_command_that_comes_next_takes_the_table(tmp_path, capsys, columns, options):
+    (tmp_path / "drive.csv").write_text(table(**columns))
+    assert run(["data", "import", str(tmp_path / "drive.csv"), "--out", str(tmp_path / "drive.parquet")]) == 0
+    assert capsys.readouterr().out.endswith(f"drive.parquet{options}\n")
+
+
 def test_plan_names_no_file_and_its_digest_tells_two_plans_apart(imported):
     _, report = imported(table(speed=speed, fuel=fuel))
     again = Plan.model_validate(tomllib.loads(report.plan.to_toml()))
