@@ -253,7 +253,9 @@ def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) 
     if strangers := sorted({*spec.get("without", ())} - {each["agent"] for each in vehicles}):
         lines.append(f"not known, so not left out: {', '.join(strangers)}")
     lines = [printable(line) for line in lines]
-    if could_be_private(spec, up):
+    # A private run does not find out which texts there are.
+    texts = "domain" not in spec and any("words" in each.get("kinds", ()) for each in vehicles)
+    if not texts and could_be_private(spec, up):
         lines.append("this fleet could learn privately, nobody would see a single vehicle's numbers: --private")
     return lines
 

@@ -28,9 +28,14 @@ OFFER = "this fleet could learn privately, nobody would see a single vehicle's n
 SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "rounds": {}}
 
 
-@pytest.mark.parametrize(("vehicles", "offered"), [(7, False), (8, True)])
-def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(vehicles: int, offered: bool) -> None:
-    fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": f"v{n}", "status": "up"} for n in range(vehicles)])
+@pytest.mark.parametrize(
+    ("vehicles", "kinds", "offered"), [(7, [], False), (8, [], True), (8, ["numbers", "words"], False)]
+)
+def test_private_run_is_offered_in_one_line_to_a_fleet_of_numbers_that_reaches_the_floor(
+    vehicles: int, kinds: list[str], offered: bool
+) -> None:
+    known = [{"agent": f"v{n}", "status": "up", "kinds": kinds} for n in range(vehicles)]
+    fleet: Any = SimpleNamespace(get=lambda _path: known)
     result = quorum_lines(fleet, SPEC, 0.0)
     assert result[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
     assert result[1:] == ([OFFER] if offered else [])
