@@ -87,7 +87,8 @@ def memory_of_stages() -> None:
     """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
         lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]
-    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", ["stage", "RSS MB", "peak MB", "own MB", "CPU s"], lines)
+    header = ["stage", "RSS MB", "peak MB", "own MB", "CPU s"]
+    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", header, lines)
 
 
 FORECASTS, TIMES = 1000, 1000
