@@ -355,7 +355,7 @@ class Coordinator:
         reason = f"{code}: {detail}"[:480]
         if not agent:
             _log.info("message-ignored", topic=topic[:200], code=code, detail=detail)
-        elif self.fleet.came_unreadable(agent, reason):
+        elif self.fleet.unreadable.note(agent, reason, self.timeline.wall()):
             receipt = Receipt(run=BIRTH, task_digest=UNKNOWN_TASK, outcome="rejected", reason=reason)
             self.effects.receipt(SendReceipt(BIRTH, agent, receipt), None)
 
@@ -365,7 +365,7 @@ class Coordinator:
             self.decoder.forget(message.agent)
         elif state.forecasts is not None:
             self.witness.saw(message.agent, state.forecasts)
-        self.fleet.came_readable(message.agent)
+        self.fleet.unreadable.known.pop(message.agent, None)
         event = self.arrivals.event_of(message, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +19,13 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
+from console.main import run
 from glassfleet.contract import catalogue
 from schemas.log import Log
 from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
-from tests.support.processes import Processes, without_settings
+from tests.support.processes import Call, Processes, without_settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -175,6 +177,19 @@ def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in os.environ.keys() - without_settings().keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def call(
+    processes: Processes,
+    own_state: None,
+    structlog_defaults: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Call:
+    """Commands of the folder of `processes`, run here to their end: apart, they would mostly import."""
+    monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(processes.folder))
+    return lambda *words: CompletedProcess(words, run(list(words)), *capsys.readouterr())
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
             yield fine("coordinator", f"{api.shown} stands by for the one that leads, {who}")
         elif not health.get("connected"):
             yield wrong(
-                "coordinator", f"{api.shown} answers, but has no connection to its broker",
+                "coordinator", f"{api.shown} answers, but cannot hear its fleet ({health.get('status')})",
                 "look at its log, and run this where it runs",
             )  # fmt: skip
         else:

@@ -155,7 +155,7 @@ class Fleet:
         self.unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
-        self._unreadable = Unreadable()
+        self.unreadable = Unreadable()
 
     @property
     def size(self) -> int:
@@ -325,18 +325,6 @@ class Fleet:
             self._records -= gone.size
             self._scores -= _bytes_of(gone.evaluations)
         return self._has_room(size)
-
-    def came_unreadable(self, agent: str, reason: str) -> bool:
-        """Note a birth that cannot be read; returns whether its agent is to be told."""
-        return self._unreadable.note(agent, reason, self._wall())
-
-    def came_readable(self, agent: str) -> None:
-        """Forget that a birth could not be read."""
-        self._unreadable.known.pop(agent, None)
-
-    def unreadable(self) -> list[tuple[str, tuple[str, float]]]:
-        """Return whose births cannot be read, why, and since when, by id; from any thread."""
-        return sorted(dict(self._unreadable.known).items())
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
         """Remember the scores, if it has any, of a known agent for a model version (the newest, bounded)."""

@@ -31,3 +31,7 @@ class Unreadable:
         is_news = former != reason or at - last >= AGAIN
         self.known[agent] = (reason, at if is_news else last)
         return is_news
+
+    def listed(self) -> list[tuple[str, tuple[str, float]]]:
+        """Return whose births cannot be read, why, and since when, by id; from any thread."""
+        return sorted(dict(self.known).items())

@@ -47,6 +47,7 @@ from coordinator.http.errors import Fault, Heads, ShownJson, in_words
 from coordinator.http.guard import LAST_PORT, Guard
 from coordinator.http.server import HttpServer
 from coordinator.http.steering_api import add_rollouts, add_schedules, refuse_booleans_of_run
+from coordinator.process.intake import Intake
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet.explain.text import cut
 from schemas.errors import (
@@ -114,9 +115,11 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/health", dependencies=[READER_AT_ONCE])
     def _health() -> dict[str, Any]:
+        lack = coordinator.transport.lack() if isinstance(coordinator.transport, Intake) else ""
+        status = lack or ("ok" if service.is_connected else "no-broker")
         return {
-            "status": "ok" if service.is_connected else "no-broker",
-            "connected": service.is_connected,
+            "status": status,
+            "connected": status == "ok",
             "fleet": coordinator.topics.fleet,
             "software": coordinator.presence.software,
             "incarnation": coordinator.presence.incarnation,

@@ -176,6 +176,8 @@ class HttpServer(uvicorn.Server):
         The port is taken, or the address is not one of this machine's.
     """
 
+    _accepting: asyncio.Task[None]
+
     def __init__(
         self,
         app: ASGIApp,
@@ -218,7 +220,6 @@ class HttpServer(uvicorn.Server):
         self.port: int = self._listener.getsockname()[1]
         self._thread: threading.Thread | None = None
         self._arriving: dict[asyncio.Task[None], None] = {}
-        self._accepting: asyncio.Task[None] | None = None
 
     # -- for other threads ------------------------------------------------------------------------------------------
 
@@ -232,10 +233,9 @@ class HttpServer(uvicorn.Server):
     def end(self) -> None:
         """Stop serving. Idempotent."""
         self.should_exit = True
-        if self._accepting is not None:
-            with contextlib.suppress(RuntimeError):  # its loop has ended
-                self._accepting.get_loop().call_soon_threadsafe(self._accepting.cancel)
         if self._thread is not None:
+            with contextlib.suppress(RuntimeError, AttributeError):  # its loop has ended, or never began
+                self._accepting.get_loop().call_soon_threadsafe(self._accepting.cancel)
             self._thread.join((self.config.timeout_graceful_shutdown or 0) + 4.0)
         with contextlib.suppress(OSError):
             self._listener.close()
@@ -251,14 +251,13 @@ class HttpServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Renew the date of answers each second, until `end`; uvicorn's own looks for it ten times as often."""
-        while self._accepting is not None and not (self._accepting.done() or await self.on_tick(0)):
+        while not (self._accepting.done() or await self.on_tick(0)):
             await asyncio.wait([self._accepting], timeout=1.0)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, and end those that are there."""
         for task in (self._accepting, *self._arriving):
-            if task is not None:
-                task.cancel()
+            task.cancel()
         await super().shutdown(sockets)
 
     async def _accept(self) -> None:

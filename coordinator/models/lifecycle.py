@@ -256,7 +256,9 @@ class Models:
             return None
 
     def _was(self, name: str, version: int, *kinds: str) -> bool:
-        return any(each.kind in kinds and each.body["version"] == version for each in self.registry.decisions(name))
+        return any(
+            each.kind in kinds and each.body["version"] == version for each in self.registry.journal.decisions(name)
+        )
 
     def become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
         """Write down that a version is current; returns the versions that the name stood for before."""

@@ -170,7 +170,7 @@ class ModelPublisher:
         leaves it on the broker.
         """
         newest, stands, outlived = 0, dict[str, list[int]](), set[int]()
-        for each in self.registry.decisions(name):
+        for each in self.registry.journal.decisions(name):
             newest = max(newest, int(each.body.get("version", 0)))
             if each.kind in (CURRENT, CANDIDATE):
                 beside = (each.body.get("trial") or {}).get("formers", ())

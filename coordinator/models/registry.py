@@ -81,10 +81,6 @@ class Registry:
     def history(self, name: str) -> list[Decision]:
         """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
         self.heads(name)
-        return self.decisions(name)
-
-    def decisions(self, name: str) -> list[Decision]:
-        """Return all decisions about a name, without a look at its versions."""
         return self.journal.decisions(name)
 
     def before(self, name: str) -> int:
@@ -348,7 +344,7 @@ def best_known(
     if current is None or present is None:
         return []
     used: dict[int, None] = {}
-    for each in registry.decisions(name):
+    for each in registry.journal.decisions(name):
         if each.kind == CURRENT:
             used = {} if each.body["cause"] in OPERATORS else used
             used.pop(each.body["version"], None)

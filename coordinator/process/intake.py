@@ -157,6 +157,10 @@ class Intake:
         """Whether the own connection stands now."""
         return self._own.is_connected
 
+    def lack(self) -> str:
+        """Say which workers are not connected; empty: all are. From any thread."""
+        return ", ".join(f"intake worker {number} is not connected" for number in sorted(self._down - {OWN}))
+
     @property
     def max_message_bytes(self) -> int:
         """Largest payload that `publish` accepts now."""

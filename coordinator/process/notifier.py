@@ -151,6 +151,6 @@ class Notifier:
         aliases, registry = core.aliases, core.registry
         for name, pointer in aliases.current.items():
             if self._current.get(name, (0,))[0] != pointer.sequence:
-                newest = [each for each in registry.decisions(name) if each.kind == CURRENT][-1]
+                newest = [each for each in registry.journal.decisions(name) if each.kind == CURRENT][-1]
                 self._current[name] = (pointer.sequence, newest)
         return [decision for _, decision in self._current.values()]

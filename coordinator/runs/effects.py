@@ -155,10 +155,11 @@ class EffectHandler:
         receipt = effect.receipt
         self.metrics[f"receipts.{receipt.outcome}"] += 1
         self.publisher.receipt(effect)
-        tell, about = _log.debug if receipt.outcome == "accepted" else _log.info, receipt.task_digest[:12]
-        # It may concern a round before the one that is open by now; 0: none was opened.
-        where = {"run": receipt.run, "round": 0} | place(state, receipt.task_digest)
-        tell("answered", agent=effect.agent, outcome=receipt.outcome, reason=receipt.reason, task=about, **where)
+        if receipt.outcome != "accepted":
+            # It may concern a round before the one that is open by now; 0: none was opened.
+            where = {"run": receipt.run, "round": 0} | place(state, receipt.task_digest)
+            where |= {"agent": effect.agent, "task": receipt.task_digest[:12]}
+            _log.info("answered", outcome=receipt.outcome, reason=receipt.reason, **where)
 
     def adopt(self, state: RunState) -> None:
         """Take note of the parts of a standing request, which a former life may have published.

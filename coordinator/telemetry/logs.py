@@ -72,8 +72,7 @@ class Bounded:
     def __call__(self, _logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Return the line, or drop it."""
         event = str(line.get("event"))
-        # An accepted answer is one that was asked for, and counts once.
-        if event not in PEERS_LINES or line.get("outcome") == "accepted" or "untold" in line:
+        if event not in PEERS_LINES or "untold" in line:
             return line
         field, most = PEERS_LINES[event]
         kind, now = (event, str(line.get(field, ""))), time.monotonic()

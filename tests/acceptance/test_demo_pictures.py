@@ -26,7 +26,7 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
+from tests.support.docs.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
 from tests.support.docs.pictures import NOTE, as_note, digests
 from tests.support.processes import eventually
 

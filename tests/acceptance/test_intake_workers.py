@@ -98,6 +98,7 @@ def test_run_goes_on_when_each_worker_is_killed(broker: str, protocol: str, star
             first = workers(cloud)
             for number, pid in first.items():
                 os.kill(pid, signal.SIGKILL)
+                eventually(lambda: f"worker {number} is not" in api.get("/api/health").json()["status"], "it is named")  # noqa: B023
                 eventually(lambda: workers(cloud)[number] != pid, "another takes its place")  # noqa: B023 - called now
                 goes_on(api)
             run = ended(api, "r1")

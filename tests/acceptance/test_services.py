@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from lab.fleet import Fleet
 from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
-from tests.support.processes import Processes, eventually, policy_file
+from tests.support.processes import Call, Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -42,7 +41,7 @@ def start_cloud(processes: Processes, kind: str = "embedded") -> Process:
 
 @pytest.mark.slow
 def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midway(
-    processes: Processes, vehicles: list[Path]
+    processes: Processes, vehicles: list[Path], call: Call
 ) -> None:
     coordinator = start_cloud(processes)
     for number, path in enumerate(vehicles):
@@ -56,7 +55,7 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
             "0.3",
             environment={"GLASSFLEET_AGENT_RESEND_FIRST": "0.5"},
         )
-    started = processes.call(
+    started = call(
         *("run", "start", "--exact", "--deadline", "20", "--model", "qoe", "--run", "first", "--json"),
         *policy_file(processes.folder, parameters={"max_rules": 6}, rounds={"gather_agents": 3}),
     )
@@ -69,91 +68,36 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     (processes.folder / "api-url").unlink(missing_ok=True)
     again = processes.start("coordinator", "--api-port", "0")
     processes.until(lambda: processes.note("api-url"), again)
-    shown = processes.call("run", "show", "first", "--wait", "--json")
+    shown = call("run", "show", "first", "--wait", "--json")
     assert shown.returncode == 0, shown.stderr + processes.logs()
     status = json.loads(shown.stdout)
     assert status["outcome"] == "finished"
     assert status["cohort"] == ["vehicle-0", "vehicle-1", "vehicle-2"]
 
-    listed = processes.call("model", "list", "--json")
+    listed = call("model", "list", "--json")
     assert [(item["name"], item["version"], item["digest"]) for item in json.loads(listed.stdout)] == [
         ("qoe", 1, status["model"]["digest"])
     ]
-    predicted = processes.call("model", "predict", "qoe", "--data", str(vehicles[0]), "--json")
+    predicted = call("model", "predict", "qoe", "--data", str(vehicles[0]), "--json")
     assert len(json.loads(predicted.stdout)["predictions"]) > 300
-    missing = processes.call("model", "show", "nosuch")
+    missing = call("model", "show", "nosuch")
     assert missing.returncode == 9
     assert "published: qoe" in missing.stderr or "no model 'nosuch'" in missing.stderr
 
-    tapped = processes.call("broker", "tap", "--for", "1.5", "--json")
+    tapped = call("broker", "tap", "--for", "1.5", "--json")
     kinds = {json.loads(line)["kind"] for line in tapped.stdout.splitlines()}
     assert {"coordinator-state", "agent-state", "model-pointer"} <= kinds
-    runs = json.loads(processes.call("run", "list", "--json").stdout)
+    runs = json.loads(call("run", "list", "--json").stdout)
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), [("a,y\n1,2\n3,red\n", "'red' (line 3) is no number"), (None, "no such file")]
-)
-def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
-    processes: Processes, tmp_path: Path, content: str | None, words: str
-) -> None:
-    if content is not None:
-        (tmp_path / "car.csv").write_text(content)
-    done = processes.call(
-        *("agent", "--id", "car", "--broker", "mqtt://127.0.0.1:9", "--target", "y"),
-        *("--data", str(tmp_path / "car.csv")),
-    )
-    assert done.returncode == 3, done.stderr
-    error = done.stderr.strip().splitlines()[-1]
-    assert error.startswith("glassfleet: error: ")
-    assert words in error
-    assert "Traceback" not in done.stderr
-
-
-def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path) -> None:
+def test_fleet_names_the_vehicle_whose_data_cannot_be_used(processes: Processes, tmp_path: Path, call: Call) -> None:
     (tmp_path / "car.csv").write_text("a,y\n1,2\n3,red\n")
     coordinator = start_cloud(processes)
     done = processes.call("agent", "--id", "car", "--target", "y", "--data", str(tmp_path / "car.csv"))
     assert done.returncode == 3, done.stderr
     cause = "cannot use its data: a plan has to say how 'y' is read"  # and no cell
-    processes.until(lambda: cause in processes.call("fleet").stdout, coordinator)
-
-
-def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_is_wrong(
-    processes: Processes, vehicles: list[Path]
-) -> None:
-    processes.environment["GLASSFLEET_CONNECT_TIMEOUT"] = "0.5"
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        wrong = processes.call(
-            *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
-            *("--broker", f"mqtt://127.0.0.1:{port}"),
-        )
-    absent = processes.call(
-        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"), *("--broker", "mqtt://127.0.0.1:9")
-    )
-    cloud = processes.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
-    for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):
-        assert done.returncode == 4, done.stderr
-        assert "Traceback" not in done.stderr
-        assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
-        assert words in done.stderr
-
-
-def test_services_end_with_the_storage_code_when_the_state_folder_cannot_be_made(
-    processes: Processes, vehicles: list[Path], tmp_path: Path
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    for arguments in (
-        ("agent", "--id", "car", "--data", str(vehicles[0]), "--broker", "mqtt://127.0.0.1:9"),
-        ("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0"),
-        ("broker", "--port", "0", "--kind", "embedded"),
-    ):
-        done = processes.call(*arguments, "--state-dir", str(blocked / "state"))
-        assert done.returncode == 5, (arguments, done.stderr)
-        assert done.stderr.strip().splitlines()[-1].startswith("glassfleet: error: ")
+    processes.until(lambda: cause in call("fleet").stdout, coordinator)
 
 
 TESTED = {name: Source(source.train, rows(10 + n).train) for n, (name, source) in enumerate(SOURCES.items())}

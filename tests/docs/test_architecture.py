@@ -43,7 +43,8 @@ STARTS_PROCESSES = {
     "coordinator/process/intake.py",
     "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.
-    *(f"tests/support/{name}.py" for name in ("demo_pictures", "netns", "postgres", "processes", "transports")),
+    "tests/support/docs/demo_pictures.py",
+    *(f"tests/support/{name}.py" for name in ("netns", "postgres", "processes", "transports")),
     "tests/support/needs/make_test.py",
 }  # fmt: skip
 """The only modules with a ``subprocess.Popen``."""

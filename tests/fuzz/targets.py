@@ -43,8 +43,12 @@ from tests.support.sample_models import search
 
 FLEET = "fuzz"
 DIGEST = "ab" * 32
-BOMB = pack(bytes(100 * 2**20))
-"""100 MiB of zeros in 100 kB: above the largest message, so it must be refused before it is whole."""
+
+
+@cache
+def bomb() -> bytes:
+    """Return 100 MiB of zeros in 100 kB: above the largest message, so it must be refused before it is whole."""
+    return pack(bytes(100 * 2**20))
 
 
 class Target(Protocol):
@@ -209,7 +213,7 @@ class Parts:
     def _content(self, rng: random.Random) -> bytes:
         way = rng.random()
         if way < 0.002:
-            return BOMB
+            return bomb()
         if way < 0.2:
             return bytes([rng.choice((0, 1, 2, 255))]) + rng.randbytes(rng.randrange(60))
         if way < 0.4:

@@ -33,7 +33,7 @@ from schemas.errors import IdentityError, UsageError, WireError
 from schemas.messages import AgentState, Body, ContributionBody, Manifest, ModelPointer, Receipt, Refusal, Request
 from schemas.topics import Topics, check_id
 from tests.fuzz.mutate import break_bytes, edited, mutate, plain
-from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_of, steps
+from tests.fuzz.targets import FLEET, benches, bomb, envelopes, halves, record_of, steps
 from tests.support.memory_broker import MemoryHub, MemoryTransport
 from tests.support.scratch_journal import ScratchJournal
 
@@ -201,7 +201,7 @@ class CoordinatorWorld:
         envelope = Envelope.from_bytes(whole, fleet=FLEET)
         content = rng.choice((whole, b"\x01" + zlib.compress(self._lie(rng, whole), 1), b"\x00" + whole))
         if rng.random() < 0.01:
-            content = BOMB
+            content = bomb()
         digest = hashlib.sha256(content).hexdigest()
         size = -(-len(content) // 3)
         made = []
@@ -369,7 +369,7 @@ class AgentWorld:
         envelope = Envelope.from_bytes(request, fleet=FLEET)
         content = rng.choice((b"\x00" + request, b"\x01" + zlib.compress(request, 1), request))
         if rng.random() < 0.01:
-            content = BOMB
+            content = bomb()
         digest = hashlib.sha256(content).hexdigest()
         size = len(content) if rng.random() < 0.7 else rng.choice((0, 1, 2**20, 2**31 - 1))
         manifest = Manifest(digest=digest, count=rng.choice((1, 2, 4096)), size=size, what="request")

@@ -99,7 +99,7 @@ def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
         retained = sim.hub.retained.get(sim.topics.model_current("m"))
         if retained is not None:
             pointers.append(Envelope.from_bytes(retained, fleet=FLEET).body)
-        passed = {each.body["digest"] for each in sim.cloud.registry.decisions("m") if each.kind == CURRENT}
+        passed = {each.body["digest"] for each in sim.cloud.registry.journal.decisions("m") if each.kind == CURRENT}
         assert set(in_use(sim).values()) <= passed, f"night {night}: in use, though no gate passed it"
     assert faults > NIGHTS
     assert_one_champion(sim, pointers)
@@ -108,7 +108,7 @@ def test_thirty_nights_under_faults_keep_their_promises(seed, state_dir):
 
 
 def assert_one_champion(sim: Simulation, pointers: Sequence[Any]) -> None:
-    decisions = [each for each in sim.cloud.registry.decisions("m") if each.kind == CURRENT]
+    decisions = [each for each in sim.cloud.registry.journal.decisions("m") if each.kind == CURRENT]
     assert {each.body["cause"] for each in decisions} <= {"published", "promoted", "returned"}
     sequences = [each.body["sequence"] for each in decisions]
     assert sequences == sorted(set(sequences)), "two champions at a time"

@@ -29,6 +29,8 @@ from console.main import cli
 from lab.processes import PROGRAM, Process, ProcessFleet
 
 ROOT = Path(__file__).resolve().parents[2]
+Call = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs a command, given its words, to its end."""
 
 
 def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:

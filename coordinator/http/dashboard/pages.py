@@ -178,7 +178,7 @@ class Dashboard:
                 agents=agents,
                 look=fleet,
                 counts=counts(fleet),
-                unreadable=self.coordinator.fleet.unreadable(),
+                unreadable=self.coordinator.fleet.unreadable.listed(),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -217,7 +217,7 @@ class Dashboard:
             self.service.is_connected,
             *self.coordinator.runs.newest(1),
             len(self.coordinator.runs.past),
-            tuple(self.coordinator.fleet.unreadable()),
+            tuple(self.coordinator.fleet.unreadable.listed()),
             *(
                 (agent, each.status, each.incarnation, each.software, Same(each.evaluations))
                 for agent, each in self.coordinator.fleet.known().items()

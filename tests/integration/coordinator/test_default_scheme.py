@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Call, Processes, eventually
 
 
 def vehicle(path: Path, seed: int, *, is_class: bool) -> Path:
@@ -38,25 +38,25 @@ def vehicle(path: Path, seed: int, *, is_class: bool) -> Path:
     ids=["number", "class"],
 )
 def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_are_few(
-    is_class: bool, says: str, words: str, processes: Processes, tmp_path: Path
+    is_class: bool, says: str, words: str, processes: Processes, call: Call
 ) -> None:
     processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
     processes.start("coordinator", "--api-port", "0")
     eventually(processes.is_healthy)
     for number in (1, 2):
-        data = vehicle(tmp_path / f"v{number}.csv", number, is_class=is_class)
+        data = vehicle(processes.folder / f"v{number}.csv", number, is_class=is_class)
         processes.start("agent", "--id", f"v{number}", "--data", str(data), *["--labels"] * is_class)
-    learned = processes.call("run", "start", "--run", "r1", "--exact", "--min-agents", "2", "--wait")
+    learned = call("run", "start", "--run", "r1", "--exact", "--min-agents", "2", "--wait")
     assert learned.returncode == 0, learned.stderr
-    page = f"{processes.note('api-url')}/{{}}"
+    page, rules = f"{processes.note('api-url')}/{{}}", call("model", "rules", "model")
     texts = [
         learned.stdout,
-        processes.call("run", "show", "r1").stdout,
-        processes.call("model", "show", "model").stdout,
-        processes.call("model", "rules", "model").stderr,
+        call("run", "show", "r1").stdout,
+        call("model", "show", "model").stdout,
+        rules.stderr,
         httpx.get(page.format("runs/r1"), trust_env=False).text,
         httpx.get(page.format("models/model/1"), trust_env=False).text,
     ]
     assert [bool(re.search(words, text)) for text in texts] == [True] * len(texts)
-    assert f"THEN {says}" in processes.call("model", "rules", "model").stdout
+    assert f"THEN {says}" in rules.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from lab.fleet import Fleet
 from lab.processes import Process
 from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
-from tests.support.processes import Processes, eventually, policy_file
+from tests.support.processes import Call, Processes, eventually, policy_file
 
 pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -26,22 +25,17 @@ pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.slow, pytest.mark.time
 class World:
     """A coordinator and what its operator types."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.broker = MosquittoProcess(folder / "broker")
+    def __init__(self, processes: Processes, call: Call) -> None:
+        self.processes, self.call, self.folder = processes, call, processes.folder
+        self.broker = MosquittoProcess(self.folder / "broker")
         self.broker.start()
-        self.cloud = CoordinatorProcess(self.broker.url, folder / "cloud", "--api-port", "0")
-        self.processes = Processes(folder)
-        self.processes.environment |= {
-            "GLASSFLEET_BROKER": self.broker.url,
-            "GLASSFLEET_STATE_DIR": str(folder / "cloud"),
-            "COLUMNS": "200",
-        }
+        self.cloud = CoordinatorProcess(self.broker.url, self.folder / "cloud", "--api-port", "0")
+        processes.environment["GLASSFLEET_BROKER"] = self.broker.url
         self.vehicles: dict[str, Process] = {}
         self.cloud.api().close()
 
     def say(self, *words: str, code: int = 0) -> str:
-        result = self.processes.call(*words)
+        result = self.call(*words)
         assert result.returncode == code, (words, result.stdout, result.stderr)
         return result.stdout if code == 0 else result.stderr
 
@@ -80,14 +74,16 @@ class World:
             return 0, 0
 
     def close(self) -> None:
-        self.processes.end()
         self.cloud.end()
         self.broker.stop()
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
+def world(processes: Processes, call: Call, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(processes, call)
+    for name, value in (("BROKER", world.broker.url), ("STATE_DIR", str(world.folder / "cloud"))):
+        monkeypatch.setenv(f"GLASSFLEET_{name}", value)
+    monkeypatch.setenv("COLUMNS", "200")
     try:
         yield world
     finally:

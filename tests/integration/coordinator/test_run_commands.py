@@ -61,9 +61,7 @@ def call(running, own_state, monkeypatch, capsys):
 def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call) -> None:
     none = call("model", "report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
-    failed = running.call(
-        "run", "start", "--run", "base", *policy_file(running.folder, rounds={"gather_timeout": 2}), "--wait"
-    )
+    failed = call("run", "start", "--run", "base", *policy_file(running.folder, rounds={"gather_timeout": 2}), "--wait")
     assert failed.returncode == 6
     result, end = failed.stderr.splitlines()
     assert re.search(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from broker.tls import Tls
 from broker.url import BrokerAddress, parse_url, safe_address, urls_of
 from schemas.errors import UsageError
-from tests.support.processes import python
 
 
 @pytest.mark.parametrize(
@@ -90,21 +89,3 @@ def test_certificate_that_would_not_be_used_is_misuse():
         safe_address("mqtt://localhost", tls)
     with pytest.raises(UsageError, match="both certificate and key"):
         Tls("ca.pem", "cert.pem")
-
-
-def test_every_process_refuses_plain_mqtt_to_another_machine(tmp_path):
-    (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{n % 7},{n}\n" for n in range(50)))
-    lines = [
-        "broker tap --count 1",
-        "model list",
-        "coordinator",
-        f"agent --id v --data {tmp_path / 'rows.csv'}",
-    ]
-    # In a process of their own: services set up logging for the whole process.
-    more = f" --broker mqtt://10.255.255.1 --state-dir {tmp_path / 'state'}"
-    done = python(RUN_LINES, *(line + more for line in lines))
-    assert done.stdout.split() == ["2"] * len(lines)
-    assert done.stderr.count("plain MQTT can be read and changed") == len(lines)
-
-
-RUN_LINES = "import sys; from console.main import run; print(*(run(line.split()) for line in sys.argv[1:]))"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -88,6 +89,9 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
             assert f"| {kind.exit_code} | `{kind.__name__}` |" in page
 
 
+NOBODY, ELSEWHERE = "mqtt://127.0.0.1:9", "mqtt://10.255.255.1"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -99,13 +103,14 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["run", "start", "--min-agents", "many"], 2, "write a number of agents"),
         (["run", "start", "--policy", "nofile"], 2, "cannot read nofile"),  # before it looks for a coordinator
         (["model", "list"], 2, "no broker: give --broker URL"),
-        (["model", "list", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens at 127.0.0.1:9"),
+        (["model", "list", "--broker", NOBODY], 4, "nothing listens at 127.0.0.1:9"),
+        (["model", "list", "--broker", ELSEWHERE], 2, "plain MQTT can be read and changed"),
+        (["broker", "tap", "--count", "1", "--broker", ELSEWHERE], 2, "plain MQTT can be read and changed"),
         (["model", "rules"], 2, "Missing argument"),
         (["model", "rules", "nofile.json"], 10, "cannot read nofile.json"),
         (["broker", "tap", "--broker", "http://x", "--kind", "request cleared"], 2, "mqtt://"),
         (["broker", "tap", "--broker", "http://x", "--kind", "reciept"], 2, "--kind reciept: no message is of it."),
         (["agent"], 2, "id is missing: give --id"),
-        (["agent", "--id", "a b", "--broker", "mqtt://x", "--data", "d"], 2, "not a valid id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
         (["coordinator", "--config", "nofile.toml"], 2, "cannot read"),
         (["demo", "--drop", "2"], 2, "2.0 is not in the range 0<=x<=1"),
@@ -125,6 +130,41 @@ def test_command_line_tells_the_fault_in_one_line_when_it_is_the_users(
     assert err.startswith("glassfleet: error: ")
     assert err.count("\n") == 1
     assert words in err
+
+
+AGENT = ["agent", "--id", "car", "--broker-wait", "0.1", "--data", "drive.csv", "--broker"]
+COORDINATOR = ["coordinator", "--api-port", "0", "--broker-wait", "0.1", "--broker"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([*AGENT, NOBODY, "--target", "y"], 3, "'red' (line 3) is no number"),
+        ([*AGENT, NOBODY, "--data", "nofile.csv"], 3, "no such file"),
+        ([*AGENT, NOBODY], 4, "nothing listens"),
+        ([*AGENT, ELSEWHERE], 2, "plain MQTT can be read and changed"),
+        ([*COORDINATOR, ELSEWHERE], 2, "plain MQTT can be read and changed"),
+        ([*AGENT, "silent"], 4, "right port"),
+        ([*COORDINATOR, NOBODY], 4, "nothing listens"),
+        ([*AGENT, NOBODY, "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+        ([*COORDINATOR, NOBODY, "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+        (["broker", "--port", "0", "--kind", "embedded", "--state-dir", "drive.csv/state"], 5, "drive.csv/state"),
+    ],
+)
+@pytest.mark.usefixtures("structlog_defaults")
+def test_service_ends_with_the_code_of_what_it_cannot_use_its_data_before_the_broker(  # noqa: PLR0917
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GLASSFLEET_CONNECT_TIMEOUT", "0.5")
+    (tmp_path / "drive.csv").write_text(f"a,y\n1,2\n3,{'red' if 'y' in arguments else 4}\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        urls = {"silent": f"mqtt://127.0.0.1:{silent.getsockname()[1]}"}
+        assert run([urls.get(word, word) for word in arguments]) == code
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error.startswith("glassfleet: error: ")
+    assert words in error
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,6 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
 
 COMPLETED = {
     "da": {"data"},
-    "lab da": {"datasets"},
     "model ex": {"explain", "export"},
     "data import --ta": {"--target"},
     "demo --scheme tree": {"tree"},

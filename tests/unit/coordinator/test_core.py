@@ -190,9 +190,9 @@ def test_birth_that_cannot_be_read_is_answered_and_shown_until_a_good_one_comes(
         fleet.publish(TOPICS.agent_state("a"), broken, retain=True)
     assert len(fleet.receipts("a")) == 1
     assert fleet.receipts("a")[0].startswith("rejected malformed: agent-state.schemes: Input should be a valid list")
-    assert [agent for agent, _ in fleet.core.fleet.unreadable()] == ["a"]
+    assert [agent for agent, _ in fleet.core.fleet.unreadable.listed()] == ["a"]
     fleet.publish(TOPICS.agent_state("a"), codec.encode(body), retain=True)
-    assert fleet.core.fleet.unreadable() == []
+    assert fleet.core.fleet.unreadable.listed() == []
 
 
 DEFAULT = {"min_agents": None, "gather_timeout": 60, "deadline": 10}

@@ -62,8 +62,7 @@ def test_coordinator_writes_one_transaction_for_a_batch() -> None:
     task = fleet.task()
     fleet.core.handle([answer_of(agent, task) for agent in agents])
     assert fleet.core.metrics["journal.transactions"] == before + 1
-    state = fleet.state()
-    assert len(state.cohort) == 20
+    assert len(fleet.state().cohort) == 20
 
 
 def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_record() -> None:

@@ -294,11 +294,10 @@ def test_head_that_somebody_damaged_is_refused_by_name_and_told_to_nobody(folder
     log.close()
 
 
-@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n"])
-def test_record_that_is_nested_too_deeply_is_named(folder, line):
+def test_record_that_is_nested_too_deeply_is_named(folder):
     write(folder, 3)
     with segments(folder)[0].open("ab") as file:
-        file.write(line)
+        file.write(b"[" * 100_000 + b"\n")
     with pytest.raises(VerificationError, match="line 4 is no record of a forecast log"):
         verify(folder)
 

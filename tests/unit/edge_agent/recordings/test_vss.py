@@ -116,7 +116,7 @@ def test_what_the_signal_cannot_be_is_refused_by_name(catalogue, values, unit, p
     [
         (b"Vehicle:\n  type: branch\n", "is no catalogue of VSS in JSON"),
         (gzip.compress(b"{}")[:-9], "is no catalogue of VSS in JSON"),
-        (gzip.compress(bytes(1 << 27)), "more than 64 MB"),
+        (gzip.compress(bytes(65 << 20), 1), "more than 64 MB"),
         (b"[" * 100_000, "is no catalogue of VSS in JSON"),
         (b"{}", "is a catalogue without signals"),
         (b'{"Vehicle": 1}', "Vehicle is no object"),

@@ -69,12 +69,9 @@ def test_empty_cells_that_a_domain_does_not_know_are_refused_by_name() -> None:
         GAPPY.check_rows(np.array([[5.0, np.inf]]))
 
 
-@pytest.mark.parametrize(
-    ("features", "why"),
-    [((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ")],
-)
-def test_domain_refuses_an_input_called_like_an_indicator(features: Any, why: str) -> None:
-    with pytest.raises(ValidationError, match=why):
+def test_domain_refuses_an_input_called_like_an_indicator() -> None:
+    features = (SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1))
+    with pytest.raises(ValidationError, match="must differ"):
         Domain(features=features, target=TARGET)
 
 

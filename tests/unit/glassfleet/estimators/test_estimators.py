@@ -125,12 +125,12 @@ def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tree.predict(X[:20])
-        for learner in (FuzzyTreeRegressor(max_rules=8), FuzzyTreeRegressor(max_rules=8)):
-            target = learner.fit(X, y).domain_.target
-            assert target is not None
-            forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
-            assert target.low <= forecasts.min()
-            assert forecasts.max() <= target.high + 1e-9
+        learner = FuzzyTreeRegressor(max_rules=8)
+        target = learner.fit(X, y).domain_.target
+        assert target is not None
+        forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
+        assert target.low <= forecasts.min()
+        assert forecasts.max() <= target.high + 1e-9
 
 
 def rows(n: int = 240, seed: int = 3) -> tuple[Any, Any]:
