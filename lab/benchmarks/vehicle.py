@@ -74,12 +74,11 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
 def memory_of_stages() -> None:
     """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
-        names = ("RSS MB", "peak MB", "own MB", "CPU s")
-        lines = [
-            {"stage": stage} | {name: f"{each:.1f}" for name, each in zip(names, most, strict=True)}
-            for stage, *most in stages(Path(folder))
-        ]
-    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", lines)
+        lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]
+    names = ("stage", "RSS MB", "peak MB", "own MB", "CPU s")
+    print_table(
+        f"An agent with {ROWS:,} rows x {INPUTS} inputs", [dict(zip(names, line, strict=True)) for line in lines]
+    )
 
 
 FORECASTS, TIMES = 1000, 1000

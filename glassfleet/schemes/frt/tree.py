@@ -206,8 +206,7 @@ def reach_leaves(tree: FrtTree, members: Memberships) -> Reached:
         if leaf.any():
             parts.append(at.only(leaf))
             at = at.only(~leaf)
-        if at.size:
-            at = at.descend(tree, members)
+        at = at.descend(tree, members) if at.size else at
     if len(parts) < 2:
         return parts[0] if parts else at
     return Reached(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "node", "strength")))
