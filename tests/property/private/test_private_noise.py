@@ -162,8 +162,7 @@ def test_asking_again_costs_and_a_vehicle_answers_no_more_than_the_budget_has() 
 def test_epsilon_of_a_run_is_divided_among_its_questions_and_the_losses() -> None:
     for losses in (0, 1, 3, 20):
         parameters = DP_TREE.Parameters(losses=losses, max_depth=4, edge_share=0.3)
-        root = Growth.root()
-        levels = [replace(root, level=root.level + depth) for depth in range(5)]
+        levels = [replace(Growth.root(), level=np.full(1, depth, dtype=np.int32)) for depth in range(5)]
         asked = [DpTreeQuestion("level", parameters, DOMAIN, 3, growth=growth) for growth in levels]
         costs = [each.cost for each in (DpTreeQuestion("edges", parameters, DOMAIN, 3), *asked)]
         assert sum(costs) + losses * max(costs) == pytest.approx(parameters.epsilon)
