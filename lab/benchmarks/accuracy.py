@@ -138,20 +138,14 @@ def compared(name: str) -> tuple[dict[str, Scores], Array]:
 def classes() -> None:
     """Print a table for each set, a line for each learner."""
     for name in CLASS_SETS:
-        _print_classes(name)
-
-
-def _print_classes(name: str) -> None:
-    scores, (rules, parameters, rounds, sent) = compared(name)
-    print_table(
-        f"{name}; tree: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for "
-        "each client",
-        ["", "accuracy", "macro F1", "log loss", "calibration error"],
-        [
-            [title, f"{own.accuracy:.4f} ± {own.spread:.4f}", *(f"{score:.4f}" for score in own[1:4])]
-            for title, own in scores.items()
-        ],
-    )
+        scores, (rules, parameters, rounds, sent) = compared(name)
+        lines = []
+        for title, own in scores.items():
+            shown = {"": title, "accuracy": f"{own.accuracy:.4f} ± {own.spread:.4f}"}
+            others = {"macro F1": own.macro_f1, "log loss": own.log_loss, "calibration error": own.calibration}
+            lines.append(shown | {what: f"{score:.4f}" for what, score in others.items()})
+        size = f"{rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for each client"
+        print_table(f"{name}; tree: {size}", lines)
 
 
 # --- what each part of the fuzzy tree contributes, on training rows alone ---------------------------------------------
@@ -171,35 +165,51 @@ WITHOUT: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
 """What is left out: a constant of a module with another value, or other parameters."""
 
 Cut = tuple[Dataset, Dataset]
+"""Training rows, and rows to score on."""
+
+
+def first_fold(name: str) -> Cut:
+    """Return the first of five folds of a set; QoE: the vehicles' own training and test rows."""
+    if name == "QoE":
+        train, test, _ = fleet(data_folder(), "real")
+        return pool(list(train.values())), pool(list(test.values()))
+    data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("frt"))
+    learned, held_out = next(kfold(data.rows, 5))
+    return data.at(learned), data.at(held_out)
+
+
+def _domain(scheme: Any, parts: list[Dataset], support: int | None = None) -> Domain:
+    """Return the limits that vehicles find: in a private run with `support`, if it is given."""
+    first, limits = parts[0], input_quantiles_of(scheme)
+    asked = DiscoveryParameters(features=first.features, target=first.target, input_quantiles=limits)
+    return discover(asked if support is None else private_parameters(DISCOVERY, asked, support), parts)
 
 
 def ablation() -> None:
     """Three inner folds (QoE: blocks of time) of the training rows of the first outer fold."""
     cuts = {name: list(_cuts(name)) for name in (*DATASETS, "QoE")}
-    lines = [[what, *(_error(each, *left_out) for each in cuts.values())] for what, left_out in WITHOUT.items()]
-    print_table("RMSE on inner folds (rules)", ["", *cuts], lines)
+    print_table(
+        "RMSE on inner folds (rules)",
+        [
+            {"": what} | {name: _error(each, *left_out) for name, each in cuts.items()}
+            for what, left_out in WITHOUT.items()
+        ],
+    )
 
 
 def _cuts(name: str) -> Iterator[Cut]:
-    if name == "QoE":
-        rows = pool(list(fleet(data_folder(), "real")[0].values()))
-        blocks = np.array_split(np.arange(rows.rows), 3)
-        places = [(np.setdiff1d(np.arange(rows.rows), block), block) for block in blocks]
-    else:
-        every = read_rows(data_folder() / f"{name}.csv.gz", None, SCHEME)
-        rows = every.at(next(iter(kfold(every.rows, 5)))[0])
-        places = list(kfold(rows.rows, 3))
-    yield from ((rows.at(learned), rows.at(scored)) for learned, scored in places)
+    rows, _ = first_fold(name)
+    every = np.arange(rows.rows)
+    blocks = np.array_split(every, 3) if name == "QoE" else [scored for _, scored in kfold(rows.rows, 3)]
+    yield from ((rows.at(np.setdiff1d(every, block)), rows.at(block)) for block in blocks)
 
 
 def _error(cuts: list[Cut], module: Any, constant: str, value: Any, settings: dict[str, Any]) -> str:
     errors, rules = [], []
     for learned, scored in cuts:
-        limits = input_quantiles_of(SCHEME)
-        asked = DiscoveryParameters(features=learned.features, target=learned.target, input_quantiles=limits)
         with mock.patch.object(module, constant, value):
             parameters = SCHEME.Parameters(min_rows=1, **settings)
-            model = federated(SCHEME, parameters, discover(asked, [learned]), {"all": learned}).model
+            model = federated(SCHEME, parameters, _domain(SCHEME, [learned]), {"all": learned}).model
         errors.append(rmse(model.predict(scored.X), scored.y))
         rules.append(len(model.rules()))
     return f"{fmean(errors):.4g} ({fmean(rules):.0f})"
@@ -211,50 +221,35 @@ def _error(cuts: list[Cut], module: Any, constant: str, value: Any, settings: di
 # rows: the first of five folds, or QoE's own.
 
 
-SUPPORT_SETS = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california", "qoe")
-SCHEMES = ("tree", "frt", "tsk")
 VEHICLES = 15
 
 
 def support() -> None:
     """Learn each set with each scheme, with support and without."""
-    for name in SCHEMES:
+    for name in ("tree", "frt", "tsk"):
         rows = []
-        for data in SUPPORT_SETS:
-            without, with_support = _learned(name, *_rows(data))
-            row = [f"{a:.4g} / {b:.4g}" for a, b in zip(without, with_support, strict=True)]
-            rows.append([data, *row, f"{100 * (with_support[-1] / without[-1] - 1):+.1f} %"])
-        header = ["data", "rounds", "kB per vehicle", "rules", "test RMSE", ""]
-        print_table(f"{name}: support 0 / {SUPPORT_ROWS}", header, rows)
+        for data in (*DATASETS, "QoE"):
+            cut = first_fold(data)
+            without, with_support = (_learned(name, *cut, least) for least in (0, SUPPORT_ROWS))
+            row = {what: f"{without[what]:.4g} / {with_support[what]:.4g}" for what in without}
+            change = 100 * (with_support["test RMSE"] / without["test RMSE"] - 1)
+            rows.append({"data": data, **row, "": f"{change:+.1f} %"})
+        print_table(f"{name}: support 0 / {SUPPORT_ROWS}", rows)
 
 
-def _rows(name: str) -> tuple[Dataset, Dataset]:
-    """Return training and test rows."""
-    if name == "qoe":
-        train, test, _ = fleet(data_folder(), "real")
-        return pool(list(train.values())), pool(list(test.values()))
-    data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("frt"))
-    learned, held_out = next(kfold(data.rows, 5))
-    return data.at(learned), data.at(held_out)
-
-
-def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
-    """Return rounds, kB that a vehicle sends, rules and test RMSE; without support, then with it."""
+def _learned(name: str, train: Dataset, test: Dataset, least: int) -> dict[str, float]:
     scheme: Any = catalogue.load(name)
-    results = []
-    for least in (0, SUPPORT_ROWS):
-        wanted = DiscoveryParameters(
-            features=train.features, target=train.target, input_quantiles=input_quantiles_of(scheme)
-        )
-        owner = np.arange(train.rows) % VEHICLES
-        parts = [train.at(owner == i) for i in range(VEHICLES)]
-        domain = discover(private_parameters(DISCOVERY, wanted, least), parts)
-        parameters, sizes = private_parameters(scheme, scheme.Parameters(), least), list[int]()
+    owner, sizes = np.arange(train.rows) % VEHICLES, list[int]()
+    domain = _domain(scheme, [train.at(owner == i) for i in range(VEHICLES)], least)
 
-        def listen(task: Task, _: Any, sizes: list[int] = sizes) -> None:
-            sizes.append(8 * layout_of(scheme, task).size)
+    def listen(task: Task, _: Any) -> None:
+        sizes.append(8 * layout_of(scheme, task).size)
 
-        outcome = federated(scheme, parameters, domain, {"all": train}, listen=listen)
-        error = rmse(outcome.model.predict(test.X), test.y)
-        results.append([outcome.rounds, sum(sizes) / 1000, len(outcome.model.rules()), error])
-    return results
+    parameters = private_parameters(scheme, scheme.Parameters(), least)
+    outcome = federated(scheme, parameters, domain, {"all": train}, listen=listen)
+    return {
+        "rounds": outcome.rounds,
+        "kB per vehicle": sum(sizes) / 1000,
+        "rules": len(outcome.model.rules()),
+        "test RMSE": rmse(outcome.model.predict(test.X), test.y),
+    }

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from pydantic import BaseModel
 
 from coordinator.engine import AgentDown, Answer, Event, Offer, OpenRound, Refused, RunState, Start, Tick
 from coordinator.engine.asking import wakes_at
@@ -21,8 +20,13 @@ from coordinator.engine.machine import Engine
 from coordinator.engine.pairing import with_message
 from coordinator.specification.run import RunSpec
 from glassfleet.contract.messages import Contribution, Done, Next, Task
+from glassfleet.contract.scheme import Participation, Purpose
+from glassfleet.contract.sums import SumScheme, add_up, ask
+from glassfleet.contract.tasks import SchemeQuestion, read_task_head, task_head
+from glassfleet.data.documents import RunParameters
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.evaluation.scores import SCORES
+from glassfleet.private.groups import Announcement
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from lab.benchmarks.measure import print_table
@@ -41,84 +45,83 @@ _UNIT = Domain(features=(Variable(name="x", low=0.0, high=1.0),), target=Variabl
 _HEX = "0" * 64
 
 
-class _Parameters(BaseModel):
+class _Parameters(RunParameters):
     """None."""
 
 
 @dataclass(frozen=True)
 class _Model:
-    asked: int
-
     def to_document(self) -> dict[str, Any]:
         return {"scheme": "course", "format": 1, "parameters": {}, "domain": _UNIT.to_document(), "model": {}}
 
 
-class _Course:
-    """A scheme that asks for the number of vehicles, `ROUNDS` times; from `ALIKE` on the question names the last sum.
+@dataclass(frozen=True)
+class _Question(SchemeQuestion):
+    number: int
+    found: int
+
+    def to_task(self) -> Task:
+        body = {**task_head(self.parameters, self.domain), "number": self.number, "found": self.found}
+        return Task("course", self.kind, body)
+
+
+class _Course(SumScheme[_Question]):
+    """Asks for the number of vehicles, `ROUNDS` times; from `ALIKE` on the question names the last sum.
 
     That is how a tree's course goes on when a vehicle leaves: its first levels stay, what is below them becomes other.
     """
 
-    name = "course"
-    participation = frozenset({"cohort"})
-    Parameters = _Parameters
+    name, title, Parameters = "course", "", _Parameters
+    purpose, participation = frozenset[Purpose]({"regression"}), frozenset[Participation]({"cohort"})
+    kinds = ("count",)
 
-    @property
-    def server(self) -> _Course:
-        return self
+    def read(self, task: Task) -> _Question:
+        head = read_task_head(task, self.name, self.kinds, _Parameters)
+        return _Question(*head, task.body["number"], task.body["found"])
 
-    def private(self, parameters: _Parameters) -> _Parameters:
-        return parameters
+    def first(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002
+        return ask(_Question("count", parameters, domain, 1, 0), {})
 
-    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:  # noqa: ARG002
+    def shapes(self, question: _Question) -> Mapping[str, tuple[int, ...]]:  # noqa: ARG002
         return {"vehicles": (1,)}
 
-    def start(self, parameters: _Parameters, domain: Domain | None, seed: int) -> Next:  # noqa: ARG002
-        return Next({"number": 1}, Task(self.name, "count", {"number": 1, "found": 0, "domain": {}, "parameters": {}}))
+    def answer(self, question: _Question, data: Any) -> Contribution:  # noqa: ARG002
+        return Contribution(question.kind, 1, {"vehicles": np.ones(1, dtype=np.int64)})
 
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Take anything."""
-
-    def reduce(self, state: Mapping[str, Any], contributions: Sequence[Contribution]) -> Next | Done:
-        number = state["number"] + 1
+    def step(self, question: _Question, memory: Any, contributions: Sequence[Contribution]) -> Next | Done:  # noqa: ARG002
+        number = question.number + 1
         if number > ROUNDS:
-            return Done(cast("Any", _Model(number)), {})
-        vehicles = sum(int(each.sums["vehicles"][0]) for each in contributions) if number > ALIKE else 0
-        body = {"number": number, "found": vehicles, "domain": {}, "parameters": {}}
-        return Next({"number": number}, Task(self.name, "count", body))
+            return Done(cast("Any", _Model()), {})
+        vehicles = int(add_up(contributions)["vehicles"][0]) if number > ALIKE else 0
+        return ask(replace(question, number=number, found=vehicles), {})
+
+    def from_document(self, document: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
 
 
 _COURSE = _Course()
 
 
 class Play:
-    """One run, played to the engine.
+    """One run of the course, played to the engine.
 
     Parameters
     ----------
     agents : sequence of str
     spec : RunSpec
         With a domain.
-    give : callable
-        The answer of an agent to a task, as it would be in a plain run.
-    scheme : any
-        Whose answers these are.
     """
 
-    def __init__(
-        self, agents: Sequence[str], spec: RunSpec, give: Callable[[str, Task], Contribution], scheme: Any
-    ) -> None:
+    def __init__(self, agents: Sequence[str], spec: RunSpec) -> None:
         real = Engine()
         course = cast("Any", _COURSE)
         self._engine = replace(real, lookup=lambda name: course if name == _COURSE.name else real.lookup(name))
-        self._give, self._scheme = give, scheme
         self._keys = {agent: RunKey.generate().public for agent in agents} if spec.private else {}
         self._at, self._asked = 0.0, ("", 0)
         self.up = list(agents)
         self.requests = 0
         """Sent so far, the one for keys included, the one for scores not."""
-        domain = cast("Any", spec.domain)
-        offers = dict.fromkeys(agents, Offer(frozenset({spec.scheme}), domain.names, domain.target.name))
+        offers = dict.fromkeys(agents, Offer(frozenset({spec.scheme}), _UNIT.names, _UNIT.target_name))
         self.state: RunState | None = None
         self._send(Start(0.0, spec, offers))
 
@@ -148,12 +151,14 @@ class Play:
 
     def _answer(self, agent: str, request: OpenRound) -> Answer:
         if request.phase == "pairing":
-            contribution = Contribution("keys", 0, values={"key": self._keys[agent], "floor": 8})
+            told = Announcement(agent, self._keys[agent], _HEX).to_value()
+            values = {name: value for name, value in told.items() if name not in ("agent", "data_digest")}
+            contribution = Contribution("keys", 0, values=values)
             return self._event(agent, request, with_message(contribution.to_value(), b"sealed"))
-        given = self._give(agent, request.task)
+        given = _COURSE.answer(_COURSE.read(request.task), None)
         if not request.groups:
             return self._event(agent, request, given.to_value(), given.rows)
-        words = layout_of(self._scheme, request.task).flatten(given)
+        words = layout_of(_COURSE, request.task).flatten(given)
         return self._event(agent, request, Contribution(given.kind, 0, sums={"masked": words}).to_value())
 
     def _event(self, agent: str, request: OpenRound, given: Mapping[str, Any], rows: int = 0) -> Answer:
@@ -169,15 +174,17 @@ def ends() -> None:
     rows = []
     for vehicles, plays in PLAYS.items():
         for chance in CHANCES:
-            plain, private = (_lossy(vehicles, plays, chance, private=each) for each in (False, True))
-            rows.append((vehicles, f"{100 * chance:g} %", plays, *plain, *private))
-    header = ("vehicles", "lost in a round", "runs", "plain: ended early", "vehicles left", "requests")
-    print_table("Runs that lose vehicles", (*header, "private: ended early", "vehicles left", "requests"), rows)
+            row = {"vehicles": vehicles, "lost in a round": f"{100 * chance:g} %", "runs": plays}
+            for way in ("plain", "private"):
+                ended = _lossy(vehicles, plays, chance, private=way == "private")
+                row |= {f"{way}: {what}": number for what, number in ended.items()}
+            rows.append(row)
+    print_table("Runs that lose vehicles", rows)
 
 
-def _lossy(vehicles: int, plays: int, chance: float, *, private: bool) -> tuple[str, str, str]:
+def _lossy(vehicles: int, plays: int, chance: float, *, private: bool) -> dict[str, str]:
     agents = [f"v{number:04d}" for number in range(vehicles)]
-    failed, left, requests = 0, [], []
+    left, requests = [], []
     for seed in range(plays):
         rng = np.random.default_rng([seed, vehicles, round(chance * 1e6)])
 
@@ -185,29 +192,15 @@ def _lossy(vehicles: int, plays: int, chance: float, *, private: bool) -> tuple[
             gone = rng.random(len(up)) < chance
             return [agent for agent, is_gone in zip(up, gone, strict=True) if is_gone]
 
-        play = Play(agents, _spec(seed, private=private), _count, _COURSE)
+        nonce = hashlib.sha256(str(seed).encode()).hexdigest()[:32]
+        privacy = cast("Any", {} if private else None)
+        play = Play(agents, RunSpec(run="r", scheme=_COURSE.name, domain=_UNIT, nonce=nonce, private=privacy))
         state = play.go(lost)
         if state.phase == "finished":
             left.append(len(state.cohort))
             requests.append(play.requests)
-        else:
-            failed += 1
-    return f"{100 * failed / plays:.0f} %", _median(left), _median(requests)
-
-
-def _median(values: Sequence[int]) -> str:
-    return f"{np.median(values):g}" if values else "-"
-
-
-def _count(agent: str, task: Task) -> Contribution:  # noqa: ARG001
-    return Contribution(task.kind, 1, {"vehicles": np.ones(1, dtype=np.int64)})
-
-
-def _spec(seed: int, *, private: bool) -> RunSpec:
-    return RunSpec(
-        run="r",
-        scheme=_COURSE.name,
-        domain=_UNIT,
-        nonce=hashlib.sha256(str(seed).encode()).hexdigest()[:32],
-        private=cast("Any", {}) if private else None,
-    )
+    medians = {"vehicles left": left, "requests": requests}
+    return {
+        "ended early": f"{100 * (1 - len(left) / plays):.0f} %",
+        **{what: f"{np.median(values):g}" if values else "-" for what, values in medians.items()},
+    }

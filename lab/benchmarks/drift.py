@@ -114,17 +114,20 @@ def judged(found: Sequence[Sequence[Moved]], kind: Kind) -> tuple[int | None, in
 
 def drifts(fleets: int = 40, seed: int = 1) -> None:
     """Print the table."""
-    columns = ("what moves", "vehicles", "found in the first night", "within two", "within seven", "ever",
-               "false alarms in 30 nights")  # fmt: skip
     lines = []
     for kind, words in KINDS:
         for size in SIZES:
             results = [judged(simulated(size, kind, fleet_seed(seed, number)), kind) for number in range(fleets)]
             hits = [hit for hit, _ in results if hit is not None]
-            shares = [sum(hit <= most for hit in hits) / fleets for most in (1, 2, 7, NIGHTS)]
+            line = {"what moves": words, "vehicles": size}
+            for what, most in {
+                "found in the first night": 1,
+                "within two": 2,
+                "within seven": 7,
+                "ever": NIGHTS,
+            }.items():
+                share = sum(hit <= most for hit in hits) / fleets
+                line[what] = f"{share:.0%}" if kind not in {"none", "restless"} else ""
             false = sum(count for _, count in results) / fleets * 30 / (NIGHTS - 1)
-            line = (*(f"{each:.0%}" if kind not in {"none", "restless"} else "" for each in shares), f"{false:.2f}")
-            lines.append((words, size, *line))
-    print_table(
-        f"{fleets} fleets a line; {NIGHTS} nights, drift from night {BEGIN + 1} on; seed {seed}", columns, lines
-    )
+            lines.append({**line, "false alarms in 30 nights": f"{false:.2f}"})
+    print_table(f"{fleets} fleets a line; {NIGHTS} nights, drift from night {BEGIN + 1} on; seed {seed}", lines)

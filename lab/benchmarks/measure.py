@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,13 +52,26 @@ def wait(condition: Callable[[], T], pause: float = 0.5, patience: float = 1800.
     return result
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a Markdown table."""
+def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows, each by the names of its columns, as a Markdown table."""
+    header = list(rows[0])
     print(f"\n### {title}\n")
     print("| " + " | ".join(header) + " |")
-    print("|" + "|".join("---" if index == 0 else "---:" for index in range(len(header))) + "|")
+    print("|---|" + "---:|" * (len(header) - 1))
     for row in rows:
-        print("| " + " | ".join(str(cell) for cell in row) + " |")
+        print("| " + " | ".join(str(row[name]) for name in header) + " |")
+
+
+def memory(pid: int) -> tuple[float, float]:
+    """Resident and peak memory of a process in MB (10^6 bytes)."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return tuple(int(fields[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100.0
 
 
 def ms(seconds: float) -> str:

@@ -12,9 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+from lab.benchmarks.fleets import floors, round_trips
 from lab.benchmarks.measure import ms, print_table, wait
-from lab.benchmarks.scale import floors
-from lab.benchmarks.wire import measure
 from lab.processes import ProcessFleet
 from schemas.log import Log, LogWriter
 
@@ -48,16 +47,17 @@ def peers() -> None:
     except ImportError:
         raise SystemExit("Flower is not installed: pip install 'glassfleet[peers]'") from None
     Log.write = LogWriter("error")
-    _, _, rounds, usual, slowest, size, _ = measure("mosquitto", VEHICLES)
+    ours = round_trips("mosquitto", VEHICLES)
+    size = ours["kB per agent and round"]
     sent = int(float(size) * 1000)
-    alone, theirs = floors(VEHICLES, sent), _flower(flwr, sent)
-    rows = [
-        ["broker and sockets alone", len(alone), ms(median(alone)), ms(max(alone)), size],
-        ["Glassfleet, `frt`", rounds, usual, slowest, size],
-        [f"Flower {flwr}, `FedAvg`", len(theirs), ms(median(theirs)), ms(max(theirs)), size],
-    ]
-    header = ["", "rounds", "median round", "slowest round", "kB per vehicle and round"]
-    print_table(f"A round of {VEHICLES} vehicles, ours and a peer's (ms)", header, rows)
+    times = {"broker and sockets alone": floors(VEHICLES, sent), f"Flower {flwr}, `FedAvg`": _flower(flwr, sent)}
+    first, last = (
+        {"": who, "rounds": len(each), "median round": ms(median(each)), "slowest round": ms(max(each))}
+        for who, each in times.items()
+    )
+    own = {"": "Glassfleet, `frt`"} | {name: ours[name] for name in ("rounds", "median round", "slowest round")}
+    rows = [each | {"kB per vehicle and round": size} for each in (first, own, last)]
+    print_table(f"A round of {VEHICLES} vehicles, ours and a peer's (ms)", rows)
 
 
 def _flower(flwr: str, size: int) -> list[float]:

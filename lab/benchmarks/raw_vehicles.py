@@ -1,7 +1,7 @@
 """Thousands of vehicles in one process, each no more than a socket that speaks MQTT 3.1.1.
 
 What they say is what real vehicles say, but it is computed once for all that have the same rows. So the broker and the
-coordinator have all the work of a large fleet, and the vehicles hardly any. `lab.benchmarks.scale` runs it as a
+coordinator have all the work of a large fleet, and the vehicles hardly any. `lab.benchmarks.fleets` runs it as a
 `lab.experiments.workers.Worker`, whose questions are commands.
 """
 

@@ -23,24 +23,12 @@ from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.export.formats import export
 from glassfleet.simulation import federated
-from lab.benchmarks.measure import INPUTS, made_up, print_table, timed, unit_domain, wait
-from lab.benchmarks.wire import coordinator_process
+from lab.benchmarks.fleets import coordinator_process
+from lab.benchmarks.measure import INPUTS, cpu_seconds, made_up, memory, print_table, timed, unit_domain, wait
 from lab.experiments.folds import Parts
 from lab.processes import ProcessFleet
 
 ROWS = 36_000
-
-
-def memory(pid: int) -> tuple[float, float]:
-    """Resident and peak memory of a process in MB (10^6 bytes)."""
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return tuple(int(fields[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100.0
 
 
 def write_rows(path: Path) -> None:
@@ -86,8 +74,11 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
 def memory_of_stages() -> None:
     """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]
-    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", ["stage", "RSS MB", "peak MB", "CPU s"], lines)
+        lines = [
+            {"stage": stage, "RSS MB": f"{resident:.1f}", "peak MB": f"{peak:.1f}", "CPU s": f"{seconds:.1f}"}
+            for stage, resident, peak, seconds in stages(Path(folder))
+        ]
+    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", lines)
 
 
 FORECASTS, TIMES = 1000, 1000
@@ -119,9 +110,10 @@ def forecast() -> None:
             (Path(folder) / "main.c").write_text(MAIN % (X.shape[1], cells, TIMES, FORECASTS), encoding="utf-8")
             subprocess.run(["gcc", "-O2", "main.c", "-o", "main", "-lm"], cwd=folder, check=True)
             told = subprocess.run(["./main"], cwd=folder, check=True, capture_output=True, text=True).stdout
-        seconds = [plain / FORECASTS, explained / FORECASTS, float(told) / (FORECASTS * TIMES)]
-        lines.append([name, len(model.rules()), *(f"{each * 1e6:.3g}" for each in seconds)])
-    print_table("One forecast of 15 inputs, microseconds", ["scheme", "rules", "Python", "explained", "C"], lines)
+        times = {"Python": plain, "explained": explained, "C": float(told) / TIMES}
+        shown = {what: f"{seconds / FORECASTS * 1e6:.3g}" for what, seconds in times.items()}
+        lines.append({"scheme": name, "rules": len(model.rules()), **shown})
+    print_table("One forecast of 15 inputs, microseconds", lines)
 
 
 # --- the fuzzy tree: processor seconds of whole runs, and bytes -------------------------------------------------------
@@ -156,7 +148,7 @@ def _runs(title: str, fleet: Parts) -> None:
         parameters = scheme.Parameters(min_rows=1, **settings)
         run = partial(federated, scheme, parameters, unit_domain(), fleet)
         seconds, outcome = timed(run, 1, time.process_time)
+        size = {"rounds": outcome.rounds, "rules": len(outcome.model.rules())}
         sent = f"{outcome.bytes_up / len(fleet) / 1e6:.2f}"
-        lines.append([name, f"{seconds:.2f}", outcome.rounds, len(outcome.model.rules()), sent])
-    header = ["model", "s", "rounds", "rules", "MB per vehicle"]
-    print_table(f"{title}: a run in this process, processor time", header, lines)
+        lines.append({"model": name, "s": f"{seconds:.2f}", **size, "MB per vehicle": sent})
+    print_table(f"{title}: a run in this process, processor time", lines)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -105,26 +104,25 @@ def chaos(options: ChaosOptions) -> int:
     from lab.chaos.audit import examine, gather
     from lab.chaos.conduct import Settings, play
     from lab.chaos.fleet import Fleet, write_data
-    from lab.chaos.schedule import COORDINATOR, make_schedule
+    from lab.chaos.schedule import COORDINATOR, MODES, make_schedule
 
-    seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
-    workers = options.workers
+    modes = frozenset(mode for mode in MODES if getattr(options, mode))
+    private = "private" in modes
     vehicles = options.vehicles or (15 if private else 5)
-    check_kind(options.kind, secure=secure)
-    if secure and standby:
+    check_kind(options.kind, secure=options.secure)
+    if modes >= {"secure", "standby"}:
         raise UsageError(
             "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
         )
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
-        files = write_data(work / "data", vehicles, seed)
-        more = {"secure": secure, "standby": standby, "workers": workers}
-        schedule = make_schedule(seed, options.faults, list(files), private=private, **more)
-        settings = Settings(schedule, files, seed, options.deadline, private=private)
+        files = write_data(work / "data", vehicles, options.seed)
+        schedule = make_schedule(options.seed, options.faults, list(files), modes)
+        settings = Settings(schedule, files, options.seed, options.deadline, modes)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        fleet = Fleet(work, files, options.kind, limits, **more)
+        fleet = Fleet(work, files, options.kind, limits, modes)
         try:
             with progress("faults", options.faults) as bar:
                 played = play(settings, fleet, bar)
@@ -136,24 +134,15 @@ def chaos(options: ChaosOptions) -> int:
         with progress("comparing") as bar:
             bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
-        stolen_identities = evidence.stolen_identities if secure else None
-        report = reports.document(
-            seed, options.faults, vehicles, played, findings, stolen_identities,
-            private=private, standby=standby, workers=workers,
-        )  # fmt: skip
+        report = reports.document(settings, played, findings, evidence.stolen_identities)
     page = "\n".join(reports.lines(report))
-    _save(options.report, report, page)
+    if options.report is not None:
+        with os_faults_as(StorageError, f"cannot write the report {options.report}", "; choose another --report"):
+            options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            options.report.with_name(options.report.name + ".txt").write_text(page + "\n", encoding="utf-8")
     click.echo(page, err=options.as_json)
     if options.as_json:
         print_json(report)
     if not report["ok"]:
         raise VerificationError(f"something did not hold; replay it with: {report['replay']} --keep DIR")
     return 0
-
-
-def _save(path: Path | None, report: dict[str, Any], page: str) -> None:
-    if path is None:
-        return
-    with os_faults_as(StorageError, f"cannot write the report {path}", "; choose another --report"):
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        path.with_name(path.name + ".txt").write_text(page + "\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import heapq
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,15 +51,15 @@ class Settings:
         Of the runs.
     deadline : float
         Seconds per round, > 0.
-    private : bool
-        Whether runs are private.
+    modes : frozenset of str
+        Of `lab.chaos.schedule.MODES`.
     """
 
     schedule: tuple[Fault, ...]
     files: Mapping[str, Path]
     seed: int
     deadline: float
-    private: bool = False
+    modes: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -111,7 +111,7 @@ def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
         },
         "model": MODEL,
         "seed": settings.seed,
-        "private": {} if settings.private else None,
+        "private": {} if "private" in settings.modes else None,
     }
 
 
@@ -126,9 +126,7 @@ def play(settings: Settings, fleet: Fleet, work: Work) -> Played:
         The fleet did not come up in the beginning.
     """
     conductor = _Conductor(settings, fleet, work)
-    began = time.monotonic()
     conductor.perform()
-    conductor.played.seconds = time.monotonic() - began
     return conductor.played
 
 
@@ -150,8 +148,8 @@ class _Conductor:
     # The loop
 
     def perform(self) -> None:
-        names = list(self.fleet.processes)
-        for name in names:
+        began = time.monotonic()
+        for name in list(self.fleet.processes):
             self.fleet.start(name)
         self.fleet.wait_until_all_work(60.0)
         self._token = (self.fleet.coordinator_state / "api-token").read_text(encoding="ascii").strip()
@@ -177,6 +175,7 @@ class _Conductor:
         while self._run and time.monotonic() < end:
             self._step()
         self.fleet.wait_until_all_work(30.0)
+        self.played.seconds = time.monotonic() - began
 
     def _step(self) -> None:
         time.sleep(POLL)
@@ -224,10 +223,11 @@ class _Conductor:
         run = run_name(len(self.played.runs) + 1)
         if self._remaining[0].state == "gathering":
             self._send_somebody_away()
+        shut_out = 0 if self.fleet.office is None else len(self.fleet.office.revoked)
         try:
             answer = self._http.post(
                 f"{self.fleet.api_url}/api/runs",
-                json=specification(self.settings, run, len(self.settings.files) - self._shut_out()),
+                json=specification(self.settings, run, len(self.settings.files) - shut_out),
                 headers={"Authorization": f"Bearer {self._token}"},
             )
         except httpx.HTTPError:
@@ -237,9 +237,6 @@ class _Conductor:
             self._run, self._run_began = run, time.monotonic()
         elif answer.status_code == 422:
             raise RunFailedError(f"the coordinator refuses the run: {answer.text[:300]}")
-
-    def _shut_out(self) -> int:
-        return 0 if self.fleet.office is None else len(self.fleet.office.revoked)
 
     def _send_somebody_away(self) -> None:
         """Let the run wait for an agent, so that it can be met while it gathers: otherwise that takes milliseconds."""
@@ -272,12 +269,9 @@ class _Conductor:
         return fault.target not in self._busy and not (fault.target == EVERYONE and self._busy)
 
     def _matches(self, fault: Fault) -> bool:
-        if fault.state == "any":
-            return True
-        status = self._status
-        if status is None or status["phase"] != fault.state:
-            return False
-        return bool(fault.answers <= (status["open"] or {}).get("accepted", 0))
+        status = self._status or {"phase": "", "open": None}
+        is_met = status["phase"] == fault.state and fault.answers <= (status["open"] or {}).get("accepted", 0)
+        return fault.state == "any" or bool(is_met)
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         self._order += 1
@@ -291,7 +285,7 @@ class _Conductor:
             "round": len(status.get("rounds", ())) + 1,
             "accepted": (status.get("open") or {}).get("accepted", 0),
         }
-        self.played.injected.append({**fault.to_document(), "met": met})
+        self.played.injected.append({**asdict(fault), "met": met})
         self.work(f"{fault.number:4d} {fault.kind} {fault.target} in {met['phase']} ({fault.lasts:g} s)")
         self._busy[fault.target] = fault.number
         undo = self._do(fault)
@@ -339,14 +333,8 @@ class _Conductor:
                 worker = 1 + int(fault.strength)
                 fleet.signal_worker(worker, signal.SIGKILL if fault.kind == "worker-kill" else signal.SIGSTOP)
                 return lambda: fleet.signal_worker(worker, signal.SIGCONT)
-            case "link-cut":
-                fleet.proxy.cut(name)
-                return lambda: fleet.proxy.mend(name)
-            case "link-stall":
-                fleet.proxy.stall(name)
-                return lambda: fleet.proxy.mend(name)
-            case "link-delay":
-                fleet.proxy.slow(name, fault.strength)
+            case "link-cut" | "link-stall" | "link-delay":
+                fleet.proxy.harm(name, fault.kind.removeprefix("link-"), fault.strength)
                 return lambda: fleet.proxy.mend(name)
             case "clock-jump":
                 # The wall clock stays wrong: it is the jump that is the fault, and the next may set it right.
@@ -379,7 +367,7 @@ class _Conductor:
             return lambda: None
         stolen = office.steal(name)
         if fault.strength:
-            fleet.proxy.cut(name)
+            fleet.proxy.harm(name, "cut")
             fleet.proxy.mend(name)
 
         def shut_out() -> None:

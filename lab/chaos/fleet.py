@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,10 @@ class Fleet:
     broker_kind : str
     limits : mapping of name to int
         ``max_message_bytes`` of coordinator and agents.
-    secure : bool
-        Mutual TLS, everybody with an identity, every message signed; needs Mosquitto.
-    standby : bool
-        Two coordinators on one journal. `COORDINATOR` is always the one that leads, and `STANDBY` the other: when that
-        one leads, they change names.
-    workers : bool
-        Whether the coordinator has intake workers, two.
+    modes : collection of str
+        ``secure``: mutual TLS, everybody with an identity, every message signed; needs Mosquitto. ``standby``: two
+        coordinators on one journal. `COORDINATOR` is always the one that leads, and `STANDBY` the other: when that
+        one leads, they change names. ``workers``: the coordinator has two intake workers.
     """
 
     def __init__(
@@ -65,13 +62,10 @@ class Fleet:
         files: Mapping[str, Path],
         broker_kind: str,
         limits: Mapping[str, int],
-        *,
-        secure: bool = False,
-        standby: bool = False,
-        workers: bool = False,
+        modes: Collection[str] = frozenset(),
     ) -> None:
         self.work = work
-        self.coordinators = (COORDINATOR, STANDBY) if standby else (COORDINATOR,)
+        self.coordinators = (COORDINATOR, STANDBY) if "standby" in modes else (COORDINATOR,)
         self.recoveries: dict[str, list[float]] = {"coordinator": [], "take-over": [], "agent": [], "broker": []}
         self._lost_at = 0.0
         self._is_taken_over = False
@@ -79,8 +73,8 @@ class Fleet:
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
-        count = WORKERS if workers else 1
-        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files), count) if secure else None
+        count = WORKERS if "workers" in modes else 1
+        self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files), count) if "secure" in modes else None
         self.broker: ChildBroker = (
             launch(prefer=broker_kind, state_dir=work / "broker") if self.office is None else self.office.broker
         )
@@ -97,7 +91,7 @@ class Fleet:
             if name in self.coordinators:
                 arguments = ["coordinator", "--state-dir", str(self.coordinator_state)]
                 arguments += ["--api-port", str(self._api_ports[name]), "--log-level", "debug"]
-                arguments += ["--standby"] if standby else []
+                arguments += ["--standby"] * ("standby" in modes)
             else:
                 arguments = ["agent", "--id", name, "--data", str(files[name])]
                 arguments += ["--state-dir", str(work / "vehicles")]

@@ -58,24 +58,29 @@ class Proxy:
 
         return int(self._ask(begin()))
 
-    def cut(self, name: str) -> None:
-        """Close the connections and refuse new ones."""
+    def harm(self, name: str, how: str, delay: float = 0.0) -> None:
+        """Cut, stall or delay the road of a process.
+
+        Parameters
+        ----------
+        name : str
+        how : {"cut", "stall", "delay"}
+            Close the connections and refuse new ones; let nothing pass, and tell neither end; make every chunk `delay`
+            seconds late, in both directions.
+        delay : float
+        """
 
         async def act() -> None:
             road = self._roads[name]
-            road.is_cut = True
-            for writer in list(road.writers):
-                writer.transport.abort()
+            road.delay = delay if how == "delay" else 0.0
+            if how == "stall":
+                road.open.clear()
+            if how == "cut":
+                road.is_cut = True
+                for writer in list(road.writers):
+                    writer.transport.abort()
 
         self._ask(act())
-
-    def stall(self, name: str) -> None:
-        """Let nothing pass; neither end is told."""
-        self._loop.call_soon_threadsafe(self._roads[name].open.clear)
-
-    def slow(self, name: str, delay: float) -> None:
-        """Make every chunk `delay` seconds late, in both directions."""
-        self._roads[name].delay = delay
 
     def mend(self, name: str) -> None:
         """End all that."""

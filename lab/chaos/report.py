@@ -5,12 +5,15 @@ from __future__ import annotations
 import platform
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from lab.chaos.audit import Findings
 from lab.chaos.certificate_office import StolenIdentity
-from lab.chaos.conduct import Played
+from lab.chaos.conduct import Played, Settings
+from lab.chaos.schedule import MODES
 
 FAULTS_OF = ("lost", "double_counted", "unequal", "exposed", "leaked", "intruded", "harmed")
 """Findings that must be empty."""
@@ -18,28 +21,22 @@ FAULTS_OF = ("lost", "double_counted", "unequal", "exposed", "leaked", "intruded
 _JUDGED = ("accepted", "duplicate", "late", "rejected", "withdrawn")
 
 
-def document(  # noqa: PLR0917 - what was asked for, what happened, what was found
-    seed: int,
-    faults: int,
-    vehicles: int,
-    played: Played,
-    findings: Findings,
-    stolen_identities: Sequence[StolenIdentity] | None = None,
-    *,
-    private: bool = False,
-    standby: bool = False,
-    workers: bool = False,
+def document(
+    settings: Settings, played: Played, findings: Findings, stolen_identities: Sequence[StolenIdentity]
 ) -> dict[str, Any]:
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
     equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
+    seed, faults, vehicles, private = (
+        settings.seed,
+        len(settings.schedule),
+        len(settings.files),
+        "private" in settings.modes,
+    )
+    modes = "".join(f" --{mode}" for mode in MODES if mode in settings.modes)
     return {
         "seed": seed,
-        "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
-        + (" --secure" if stolen_identities is not None else "")
-        + (" --private" if private else "")
-        + (" --standby" if standby else "")
-        + (" --workers" if workers else ""),
+        "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}{modes}",
         "broker": played.broker_kind,
         "private": private,
         "vehicles": vehicles,
@@ -48,8 +45,8 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         "ok": is_ok(played, findings, private=private),
         "faults": {
             "injected": len(played.injected),
-            "by_kind": _counts(fault["kind"] for fault in played.injected),
-            "by_state": _counts(fault["met"]["phase"] for fault in played.injected),
+            "by_kind": dict(sorted(Counter(fault["kind"] for fault in played.injected).items())),
+            "by_state": dict(sorted(Counter(fault["met"]["phase"] for fault in played.injected).items())),
         },
         "runs": {
             "started": len(played.runs),
@@ -61,9 +58,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
             "over_the_same_rows": findings.again,
         },
         "contributions": {
-            "sent": findings.sent,
-            "sends": findings.sends,
-            "accepted": findings.accepted,
+            **{what: getattr(findings, what) for what in ("sent", "sends", "accepted")},
             **{what: findings.judged.get(what, 0) for what in ("duplicate", "late", "rejected")},
             "unknown_run": findings.judged.get("unknown-run", 0),
             "withdrawn": findings.withdrawn,
@@ -71,7 +66,14 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
             "double_counted": len(findings.double_counted),
         },
         "messages": findings.messages,
-        "security": None if stolen_identities is None else _security(stolen_identities, findings),
+        "security": {
+            "revoked": len(stolen_identities),
+            "watched": sum(stolen.begins is not None for stolen in stolen_identities),
+            "refused_by_broker": sum("was revoked" in stolen.answer for stolen in stolen_identities),
+            "refused": findings.refused,
+        }
+        if "secure" in settings.modes
+        else None,
         "digests": {"compared": len(equal), "equal": equal.count(True)},
         "recovery_seconds": {kind: percentiles(values) for kind, values in played.recoveries.items()},
         "died_by_themselves": played.died,
@@ -81,7 +83,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     }
 
 
-def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
+def is_ok(played: Played, findings: Findings, *, private: bool) -> bool:
     """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal.
 
     Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them, or because
@@ -105,40 +107,35 @@ def percentiles(values: Sequence[float]) -> dict[str, float | int | None]:
     """Return count, p50, p95 and maximum, seconds."""
     if not values:
         return {"count": 0, "p50": None, "p95": None, "max": None}
-    ordered = sorted(values)
-    at_95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    return {
-        "count": len(ordered),
-        "p50": round(statistics.median(ordered), 3),
-        "p95": round(at_95, 3),
-        "max": round(ordered[-1], 3),
-    }
+    at_95 = float(np.quantile(values, 0.95, method="nearest"))
+    each = {"p50": statistics.median(values), "p95": at_95, "max": max(values)}
+    return {"count": len(values), **{name: round(value, 3) for name, value in each.items()}}
 
 
 def lines(report: dict[str, Any]) -> list[str]:
     """Return the report as a page for people."""
-    contributions, runs, digests = report["contributions"], report["runs"], report["digests"]
-    kinds = ", ".join(f"{count} {kind}" for kind, count in report["faults"]["by_kind"].items())
-    states = ", ".join(f"{count} in {state}" for state, count in report["faults"]["by_state"].items())
-    kept = report["faults"]
-    messages = ", ".join(f"{count} {what}" for what, count in report["messages"].items()) or "untouched"
-    course = f"{runs['restarts']} replays; cohorts of {runs['cohorts']}"
+    contributions, runs, digests, faults = (report[each] for each in ("contributions", "runs", "digests", "faults"))
+
+    def counts(numbers: Mapping[str, int], between: str = " ") -> str:
+        return ", ".join(f"{count}{between}{what}" for what, count in numbers.items())
+
     page = [
-        f"faults         {kept['injected']} in {report['seconds']:g} s (broker: {report['broker']}): {kinds}",
-        f"               {states}",
+        f"faults         {faults['injected']} in {report['seconds']:g} s (broker: {report['broker']}): "
+        + counts(faults["by_kind"]),
+        f"               {counts(faults['by_state'], ' in ')}",
         f"runs           {runs['started']} started, {runs['finished']} finished, {len(runs['failed'])} failed",
-        f"               {len(runs['hung'])} hung; {course}",
+        f"               {len(runs['hung'])} hung; {runs['restarts']} replays; cohorts of {runs['cohorts']}",
         f"contributions  {contributions['sent']} sent ({contributions['sends']} times), "
-        + ", ".join(f"{contributions[what]} {what}" for what in _JUDGED),
+        + counts({what: contributions[what] for what in _JUDGED}),
         f"               {contributions['lost']} lost, {contributions['double_counted']} counted twice",
-        f"messages       {messages}",
+        f"messages       {counts(report['messages']) or 'untouched'}",
         f"digests        {digests['equal']} of {digests['compared']} equal the central model of their cohort",
     ]
     if (security := report["security"]) is not None:
-        refused = ", ".join(f"{count} {code}" for code, count in security["refused"].items()) or "none"
         page.append(
             f"shut out       {security['revoked']} revoked vehicles, {security['watched']} of them watched meanwhile; "
-            f"{security['refused_by_broker']} stolen identities refused; messages refused: {refused}"
+            f"{security['refused_by_broker']} stolen identities refused; messages refused: "
+            + (counts(security["refused"]) or "none")
         )
     for kind, values in report["recovery_seconds"].items():
         if values["count"]:
@@ -159,16 +156,3 @@ def lines(report: dict[str, Any]) -> list[str]:
     page += [f"FOUND          {run} has no end" for run in runs["hung"]]
     page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")
     return page
-
-
-def _security(stolen_identities: Sequence[StolenIdentity], findings: Findings) -> dict[str, Any]:
-    return {
-        "revoked": len(stolen_identities),
-        "watched": sum(stolen.begins is not None for stolen in stolen_identities),
-        "refused_by_broker": sum("was revoked" in stolen.answer for stolen in stolen_identities),
-        "refused": findings.refused,
-    }
-
-
-def _counts(words: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(words).items()))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 COORDINATOR, STANDBY, WORKER, BROKER, EVERYONE = "coordinator", "standby", "worker", "broker", "everyone"
 """Of two coordinators the first name is always that of the one that leads."""
@@ -36,18 +35,19 @@ KINDS: dict[str, int] = {
 }
 """Kind of fault -> how often it is drawn, in relation to the others. Each comes once before any comes twice."""
 
-SECURE_KINDS: dict[str, int] = {"certificate-renew": 8, "certificate-replace": 8, "vehicle-revoke": 6}
-"""The same, for what happens to a fleet with identities only (``--secure``).
+MORE_KINDS: dict[str, dict[str, int]] = {
+    "secure": {"certificate-renew": 8, "certificate-replace": 8, "vehicle-revoke": 6},
+    "standby": {"standby-kill": 5, "standby-freeze": 4},
+    "workers": {"worker-kill": 8, "worker-freeze": 4},
+}
+"""The same by mode, for what happens in it only; these come first.
 
-A certificate is renewed under a running process; is renewed and the former one revoked; a vehicle is revoked as stolen,
-and enrols again with a new key."""
+``secure``, a fleet with identities: a certificate is renewed under a running process; is renewed and the former one
+revoked; a vehicle is revoked as stolen, and enrols again with a new key. ``standby``: a coordinator stands by, and
+takes the place of the one that leads whenever that one is killed or crashes. ``workers``: the coordinator's intake
+workers."""
 
-STANDBY_KINDS: dict[str, int] = {"standby-kill": 5, "standby-freeze": 4}
-"""The same, for what happens with a coordinator on stand-by only (``--standby``), which also takes the place of the one
-that leads whenever that one is killed or crashes."""
-
-WORKER_KINDS: dict[str, int] = {"worker-kill": 8, "worker-freeze": 4}
-"""The same, for what happens to the intake workers of a coordinator that has some (``--workers``)."""
+MODES = ("secure", "private", "standby", "workers")
 
 LASTS: dict[str, tuple[float, float]] = {
     "kill": (0.0, 1.2),
@@ -129,20 +129,9 @@ class Fault:
     count: int = 0
     topic: str = ""
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the fault as JSON values."""
-        return asdict(self)
-
 
 def make_schedule(
-    seed: int,
-    faults: int,
-    vehicles: Sequence[str],
-    *,
-    secure: bool = False,
-    private: bool = False,
-    standby: bool = False,
-    workers: bool = False,
+    seed: int, faults: int, vehicles: Sequence[str], modes: Collection[str] = frozenset()
 ) -> tuple[Fault, ...]:
     """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
 
@@ -153,45 +142,33 @@ def make_schedule(
         At least 0.
     vehicles : sequence of str
         Agent ids, at least one.
-    secure : bool
-        With `SECURE_KINDS`, which come first; clocks then jump less far.
-    private : bool
-        Of private runs, in which vehicles are paired first and none are recruited later.
-    standby : bool
-        With `STANDBY_KINDS`, which come first.
-    workers : bool
-        With `WORKER_KINDS`, which come first.
+    modes : collection of str
+        Of `MODES`. Clocks of a secure fleet jump less far. In private runs vehicles are paired first, and none are
+        recruited later.
     """
     # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
     rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
-    kinds, more = list(KINDS), (SECURE_KINDS if secure else {}) | (STANDBY_KINDS if standby else {})
-    more |= WORKER_KINDS if workers else {}
-    shares = KINDS | more
+    kinds = list(KINDS)
     rng.shuffle(kinds)
-    if more:
-        first = list(more)
+    more = {kind: share for mode, own in MORE_KINDS.items() if mode in modes for kind, share in own.items()}
+    if first := list(more):
         rng.shuffle(first)
-        kinds = first + kinds
+    shares, kinds = KINDS | more, first + kinds
     schedule = []
     for number in range(1, faults + 1):
         kind = kinds[number - 1] if number <= len(kinds) else rng.choices(list(shares), list(shares.values()))[0]
-        fault = _draw(rng, number, kind, vehicles, _SECURE_JUMPS if secure else _JUMPS)
-        schedule.append(replace(fault, state="pairing") if private and fault.state == "recruiting" else fault)
+        fault = _draw(rng, number, kind, vehicles, _SECURE_JUMPS if "secure" in modes else _JUMPS)
+        schedule.append(
+            replace(fault, state="pairing") if "private" in modes and fault.state == "recruiting" else fault
+        )
     return tuple(schedule)
 
 
 def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str], jumps: Sequence[float]) -> Fault:
     who, _, what = kind.rpartition("-")
-    if who in ("agent", "vehicle"):
-        target = rng.choice(list(vehicles))
-    elif who in (COORDINATOR, STANDBY, WORKER, BROKER):
-        target = who
-    elif who in ("link", "clock"):
-        target = rng.choice([*vehicles, COORDINATOR])
-    elif who == "certificate":
-        target = rng.choice([*vehicles, COORDINATOR, BROKER])
-    else:
-        target = EVERYONE
+    one_of = {"agent": [], "vehicle": [], "link": [COORDINATOR], "clock": [COORDINATOR]}
+    one_of["certificate"] = [COORDINATOR, BROKER]
+    target = rng.choice([*vehicles, *one_of[who]]) if who in one_of else who or EVERYONE
     # An agent may be away for longer than a deadline: then the cohort goes on without it.
     low, high = LASTS[kind] if kind in LASTS else LASTS[what]
     state = rng.choices(("any", *STATES), (2, 1, 2, 2, 4))[0]

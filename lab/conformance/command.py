@@ -181,7 +181,7 @@ def _road(broker: str | None, work: Path) -> Iterator[Road]:
         port = proxy.open("agent")
         yield (
             (url, replace(address, host="127.0.0.1", port=port).url),
-            lambda: road.cut("agent"),
+            lambda: road.harm("agent", "cut"),
             lambda: road.mend("agent"),
         )
     finally:

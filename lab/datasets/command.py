@@ -89,9 +89,8 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
       glassfleet lab datasets fetch diabetes wine breast_cancer --data-dir data
       glassfleet lab datasets fetch mortgage california --data-dir data
     """
-    chosen = [_known(name) for name in names]
     result = []
-    for known in chosen:
+    for known in [_known(name) for name in names]:
         with progress(f"fetching {known.name}", unit="bytes") as work:
             there = verify(known, data_dir).state == "same"
             path = data_dir / known.file if there else fetch_one(known, data_dir, work.at)

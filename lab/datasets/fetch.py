@@ -7,10 +7,11 @@ import gzip
 import hashlib
 import io
 import math
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,7 +111,8 @@ def table_of(source: Source, files: Sequence[tuple[str, bytes]]) -> RawTable:
     first = tables[0]
     if any(table.names != first.names for table in tables):
         raise DataError("the files do not have the same columns")
-    whole = RawTable(first.names, [row for table in tables for row in table.rows]).without(source.without)
+    whole = RawTable(first.names, [row for table in tables for row in table.rows])
+    whole = whole.select([name for name in whole.names if name not in source.without])
     if source.target:
         whole = whole.with_last(source.target)
     if source.strip_last:
@@ -160,8 +162,7 @@ def fetch(known: Known, folder: Path, arrived: Arrived = lambda _size, _of: None
         table = table_of(known.source, files)
     if words := difference(known, table):
         raise VerificationError(f"{known.name}: {words}. Nothing was written")
-    if len(table.names) == known.features + 1 and table.names[-1] != known.target:
-        table = table.renamed([*table.names[:-1], known.target])
+    table = replace(table, names=(*table.names[:-1], known.target))
     path = folder / known.file
     with os_faults_as(StorageError, f"cannot write {path}", ". Make room, or choose another --data-dir"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,25 +204,16 @@ class RawTable:
         """Number of inputs."""
         return len(self.names) - 1
 
+    def select(self, names: Sequence[str]) -> RawTable:
+        """Return the table with these columns, in this order; raises DataError when one is not there."""
+        if unknown := [name for name in names if name not in self.names]:
+            raise DataError(f"there is no column {unknown[0]!r}; the columns are {', '.join(self.names)}")
+        places = [self.names.index(name) for name in names]
+        return RawTable(tuple(names), [[row[place] for place in places] for row in self.rows])
+
     def with_last(self, target: str) -> RawTable:
         """Return the table with the column `target` moved to the end; raises DataError when there is none."""
-        if target not in self.names:
-            raise DataError(f"there is no column {target!r}; the columns are {', '.join(self.names)}")
-        at = self.names.index(target)
-        order = [*(index for index in range(len(self.names)) if index != at), at]
-        return RawTable(tuple(self.names[index] for index in order), [[row[i] for i in order] for row in self.rows])
-
-    def without(self, columns: Iterable[str]) -> RawTable:
-        """Return the table without some columns."""
-        left_out = set(columns)
-        kept = [index for index, name in enumerate(self.names) if name not in left_out]
-        return RawTable(tuple(self.names[index] for index in kept), [[row[i] for i in kept] for row in self.rows])
-
-    def renamed(self, names: Sequence[str]) -> RawTable:
-        """Return the table with other column names; raises DataError when their number differs."""
-        if len(names) != len(self.names):
-            raise DataError(f"{len(self.names)} columns, expected {len(names)}: {', '.join(names)}")
-        return replace(self, names=tuple(names))
+        return self.select([*(name for name in self.names if name != target), target])
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of the cells, row after row: the same for the same values, whatever the format.
@@ -242,29 +234,41 @@ def _plain(cell: str) -> str:
     return repr(value) if math.isfinite(value) else cell
 
 
-def read_keel(text: str) -> RawTable:
-    """Read KEEL's format: ``@attribute`` lines, ``@outputs``, then ``@data``; the output becomes the last column.
+def read_tagged(text: str) -> RawTable:
+    """Read KEEL's format or Weka's (ARFF): ``@attribute`` lines, then ``@data``; comments begin with %.
 
-    Raises
-    ------
-    DataError
-        The text is not of this format; the line is named.
-    """
-    names, outputs, rows = _tagged(text, {"@output": "outputs", "@outputs": "outputs"})
-    table = RawTable(tuple(names), rows)
-    return table.with_last(outputs[-1]) if outputs else table
-
-
-def read_arff(text: str) -> RawTable:
-    """Read Weka's format: ``@attribute`` lines, then ``@data``; comments begin with %. The last column is the target.
+    The target is the column that ``@outputs`` names, else the last.
 
     Raises
     ------
     DataError
         The text is not of this format, or sparse; the line is named.
     """
-    names, _, rows = _tagged(text, {})
-    return RawTable(tuple(names), rows)
+    names, outputs = list[str](), list[str]()
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("%"):
+            continue
+        tag = line.split(maxsplit=1)[0].lower()
+        rest = line[len(tag) :].strip()
+        if not tag.startswith("@"):
+            raise DataError(f"line {number}: {line[:40]!r} stands before @data")
+        if tag == "@attribute":  # ``name type``, ``'a name' type`` or ``name{a,b}``
+            found = re.match(r"""'([^']+)'|"([^"]+)"|([^\s{\[]+)""", rest)
+            if found is None:
+                raise DataError(f"line {number}: an attribute without a name")
+            names.append(next(filter(None, found.groups())))
+        elif tag in ("@output", "@outputs"):
+            outputs += [name.strip() for name in rest.split(",")]
+        elif tag == "@data":
+            data = [row for row in lines[number:] if row and not row.startswith("%")]
+            if any(row.startswith("{") for row in data):
+                raise DataError("sparse ARFF is not read here; convert it to the dense form")
+            cells = csv.reader(data, skipinitialspace=True, quotechar="'")
+            rows = [[cell.strip().strip('"') for cell in row] for row in cells]
+            table = _checked(tuple(names), rows, number + 1)
+            return table.with_last(outputs[-1]) if outputs else table
+    raise DataError("there is no @data line: neither KEEL's format nor ARFF")
 
 
 def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ",") -> RawTable:
@@ -284,45 +288,6 @@ def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ","
     return _checked(header, lines, 1 if names else 2)
 
 
-def _tagged(text: str, lists: Mapping[str, str]) -> tuple[list[str], list[str], list[list[str]]]:
-    names: list[str] = []
-    outputs: list[str] = []
-    lines = text.splitlines()
-    for number, raw in enumerate(lines, 1):
-        line = raw.strip()
-        tag = line.split(maxsplit=1)[0].lower() if line else ""
-        if not line or line.startswith("%") or not tag.startswith("@"):
-            if line and not line.startswith("%"):
-                raise DataError(f"line {number}: {line[:40]!r} stands before @data")
-            continue
-        rest = line[len(tag) :].strip()
-        if tag == "@attribute":
-            names.append(_attribute(rest, number))
-        elif tag in lists:
-            outputs += [name.strip() for name in rest.split(",")]
-        elif tag == "@data":
-            data = [row for row in lines[number:] if row.strip() and not row.lstrip().startswith("%")]
-            if any(row.lstrip().startswith("{") for row in data):
-                raise DataError("sparse ARFF is not read here; convert it to the dense form")
-            cells = csv.reader(data, skipinitialspace=True, quotechar="'")
-            rows = [[cell.strip().strip('"') for cell in row] for row in cells]
-            table = _checked(tuple(names), rows, number + 1)
-            return names, outputs, table.rows
-    raise DataError("there is no @data line: neither KEEL's format nor ARFF")
-
-
-def _attribute(rest: str, number: int) -> str:
-    """Return the name in ``name type``, ``'a name' type`` or ``name{a,b}``."""
-    if rest[:1] in "'\"":
-        end = rest.find(rest[0], 1)
-        if end > 0:
-            return rest[1:end]
-    name = rest.split("{", 1)[0].split("[", 1)[0].split(maxsplit=1)
-    if not name:
-        raise DataError(f"line {number}: an attribute without a name")
-    return name[0]
-
-
 def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTable:
     if not rows:
         raise DataError("there are no rows")
@@ -332,7 +297,7 @@ def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTa
     return RawTable(names, rows)
 
 
-READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_keel, ".arff": read_arff, ".csv": read_plain_csv}
+READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_tagged, ".arff": read_tagged, ".csv": read_plain_csv}
 """By ending."""
 
 

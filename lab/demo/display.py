@@ -9,7 +9,6 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import click
@@ -111,7 +110,8 @@ class Lines:
             self.say(f"vehicles up: {up} of {len(vehicles)}")
         for piece in self._news.of(status):
             if isinstance(piece, int):
-                self.say(round_line(status["rounds"][piece], final=False) + growth(status))
+                grown = growth(status)
+                self.say(round_line(status["rounds"][piece], final=False) + (f"  ({grown})" if grown else ""))
             else:
                 self.say(piece)
 
@@ -129,20 +129,15 @@ class Live:
         from rich.console import Console
         from rich.live import Live as RichLive
 
-        self._console = Console(stderr=True, highlight=False, emoji=False)
+        self.console = Console(stderr=True, highlight=False, emoji=False)
         self._news = News()
         self._lines: list[str | int] = []
-        self._events: list[str] = []
-        self._steps: list[Step] = []
-        self._status: Mapping[str, Any] = {}
-        self._vehicles: Mapping[str, str] = {}
-        self._address = ""
-        self._began = time.monotonic()
-        self._opened: tuple[Any, float] = (None, 0.0)
+        self._scene = Scene(time.monotonic(), ascii_only=self.console.options.ascii_only)
+        self._opened: Any = None
         self._is_on = False
         # Last: it draws at once.
         self._live = RichLive(
-            console=self._console, get_renderable=self._draw, refresh_per_second=8, screen=True, transient=True
+            console=self.console, get_renderable=self.draw, refresh_per_second=8, screen=True, transient=True
         )
 
     def start(self) -> None:
@@ -156,69 +151,49 @@ class Live:
             return
         self._is_on = False
         self._live.stop()
-        lines = [
-            round_line(self._status["rounds"][each], final=True) if isinstance(each, int) else each
-            for each in self._lines
-        ]
-        for line in fitted(lines, self._console.width):
+        rounds = self._scene.status.get("rounds", ())
+        lines = [round_line(rounds[each], final=True) if isinstance(each, int) else each for each in self._lines]
+        for line in fitted(lines, self.console.width):
             click.echo(line, err=True)
 
     def step(self, line: str) -> None:
         """Take what is done next."""
         self._end_step()
-        self._steps.append(Step(line, time.monotonic()))
+        self._scene.steps.append(Step(line, time.monotonic()))
         self._lines.append(line)
 
     def serve(self, address: str) -> None:
         """Take the dashboard's address."""
-        self._address = address
+        self._scene.address = address
         self._lines.append(f"dashboard: {address}")  # it stands in the first line, all the time
 
     def say(self, line: str) -> None:
         """Take one line."""
         self._lines.append(line)
-        self._events.append(line)
+        self._scene.events.append(line)
         if not self._is_on:
             click.echo("\n".join(for_terminal([line], err=True)), err=True)
 
     def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
         """Take the run as it stands."""
-        current = status.get("open")
+        scene, current = self._scene, status.get("open")
         key = current and (current["phase"], current["number"], current["attempt"])
-        if key != self._opened[0]:
-            self._opened = (key, time.monotonic())
+        if key != self._opened:
+            self._opened, scene.opened = key, time.monotonic()
         if status["phase"] != "gathering":
             self._end_step()
         news = list(self._news.of(status))
         self._lines += news
-        self._events += [each for each in news if isinstance(each, str)]
-        self._status, self._vehicles = status, vehicles
+        scene.events += [each for each in news if isinstance(each, str)]
+        scene.status, scene.vehicles = status, vehicles
 
-    def scene(self) -> Scene:
-        """Return what is to be seen now."""
-        width, height = self._console.size
-        return Scene(
-            width=width,
-            height=height,
-            now=time.monotonic(),
-            began=self._began,
-            address=self._address,
-            steps=self._steps,
-            status=self._status,
-            vehicles=self._vehicles,
-            opened=self._opened[1],
-            events=self._events,
-            ascii_only=self._console.options.ascii_only,
-        )
+    def draw(self) -> Any:
+        """Return the screen as it is now."""
+        return draw(self._scene, self.console, time.monotonic())
 
     def _end_step(self) -> None:
-        if self._steps and self._steps[-1].ended is None:
-            self._steps[-1] = replace(self._steps[-1], ended=time.monotonic())
-
-    def _draw(self) -> Any:
-        from rich.console import Group
-
-        return Group(*draw(self.scene()))
+        if self._scene.steps and self._scene.steps[-1].ended is None:
+            self._scene.steps[-1].ended = time.monotonic()
 
 
 Watcher: TypeAlias = Lines | Live

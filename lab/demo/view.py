@@ -1,15 +1,18 @@
-"""How the demonstration is drawn on a terminal: one screen of sections, each at its place, so that nothing jumps.
-
-Pure: what is to be seen comes in as a `Scene`, what to draw goes out as lines of the terminal's width.
-"""
+"""How the demonstration is drawn on a terminal: one screen of sections, each at its place, so that nothing jumps."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.columns import Columns
+from rich.console import Console, ConsoleRenderable, Group
+from rich.layout import Layout
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 from schemas.rounds import LATE, count, missed
@@ -24,23 +27,20 @@ PHASES = {
 }
 """Phases of a run in words."""
 
-STAGES = (
-    ("prepare", ()),
-    ("gather", ("gathering",)),
-    ("limits", ("domain",)),
-    ("cohort", ("recruiting",)),
-    ("grow", ("learning",)),
-    ("compare", ("finished",)),
-)
-"""What happens one after the other: a word, and the phases of the run that it stands for."""
+STAGES = {
+    "prepare": None,
+    "gather": "gathering",
+    "limits": "domain",
+    "cohort": "recruiting",
+    "grow": "learning",
+    "compare": "finished",
+}
+"""What happens one after the other: a word, and the phase of the run that it stands for."""
 
 GROWN = ("nodes", "leaves", "rules", "depth")
 """Which numbers of a scheme's progress are worth a word beside each round."""
 
-WORD_WIDTH = 13
-"""Columns for what a vehicle does."""
-
-_WORDS = {
+WORDS = {
     "member": ("in cohort", "green"),
     "answered": ("answered", "green"),
     "asked": ("asked", "yellow"),
@@ -49,39 +49,20 @@ _WORDS = {
     "lost": ("lost", "red"),
     "idle": ("up", "green"),
 }
+"""What a vehicle does, by how the coordinator sees it, and the style to show it in."""
 
-_SHORTER = {"in cohort": "cohort", "answered": "in", "too late": "late"}
-"""Words for a vehicle that came back, so that both find room."""
+MARKS = {"starting": "·", "up": "●", "slow": "◐", "killed": "✗", "came back": "↺"}
+DONE, DOING, TO_DO = "✓", "▸", "○"
+ASCII = str.maketrans("·●◐✗↺✓▸○", ".*~x+x>.")
+"""For terminals that know no other signs."""
 
-_MARKS = {
-    "starting": "·",
-    "up": "●",
-    "slow": "◐",
-    "killed": "✗",
-    "came back": "↺",
-    "done": "✓",
-    "doing": "▸",
-    "to do": "○",
-    "full": "━",
-    "empty": "─",
-    "between": "·",
-}
-_ASCII = {
-    "starting": ".",
-    "up": "*",
-    "slow": "~",
-    "killed": "x",
-    "came back": "+",
-    "done": "x",
-    "doing": ">",
-    "to do": ".",
-    "full": "#",
-    "empty": ".",
-    "between": "-",
-}
+CELL = 36
+"""Columns for a vehicle's mark, name and word."""
+FIXED = 62
+"""Columns of a round before the reasons."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Step:
     """One of the preparations: what it does, when it began and ended (None: it goes on), in seconds of one clock."""
 
@@ -90,81 +71,70 @@ class Step:
     ended: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scene:
     """What is to be seen.
 
     Attributes
     ----------
-    width, height : int
-        Of the terminal, columns and lines.
-    now : float
-        Seconds, of the clock of all other times here.
     began : float
+        Seconds, of the clock of all times here.
     address : str
         The dashboard's; empty before it is there.
-    steps : sequence of Step
+    steps : list of Step
         What was prepared, and what is done after the run.
     status : mapping
         The run, as the API shows it; empty before it is opened.
     vehicles : mapping of str to str
-        Vehicle -> what its process does.
+        Vehicle -> what its process does: ``starting``, ``up``, ``slow``, ``killed`` or ``came back``.
     opened : float
         When the open round was seen first.
-    events : sequence of str
+    events : list of str
         What happened, oldest first.
     ascii_only : bool
         The terminal knows no other signs.
     """
 
-    width: int
-    height: int
-    now: float = 0.0
-    began: float = 0.0
+    began: float
     address: str = ""
-    steps: Sequence[Step] = ()
+    steps: list[Step] = field(default_factory=list)
     status: Mapping[str, Any] = field(default_factory=dict)
     vehicles: Mapping[str, str] = field(default_factory=dict)
     opened: float = 0.0
-    events: Sequence[str] = ()
+    events: list[str] = field(default_factory=list)
     ascii_only: bool = False
 
-    def mark(self, name: str) -> str:
-        """Return a sign."""
-        return (_ASCII if self.ascii_only else _MARKS)[name]
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether rounds are opened, or were."""
-        return bool(self.status) and self.status["phase"] != "gathering"
+    def mark(self, sign: str) -> str:
+        """Return a sign as the terminal can show it."""
+        return sign.translate(ASCII) if self.ascii_only else sign
 
 
-def draw(scene: Scene) -> list[Text]:
-    """Return the screen: at most ``scene.height`` lines, none longer than ``scene.width`` columns."""
-    airy = scene.height >= 30
-    event_lines = 5 if airy else 3
-    lines = [*_head(scene), *_gap(airy)]
+def draw(scene: Scene, console: Console, now: float) -> Layout:
+    """Return the screen, as wide and as high as the terminal; `now` is by the clock of the scene."""
+    airy = console.height >= 30
+    events = (5 if airy else 3) + 1
+    columns = max(1, console.width // CELL)
+    fleet = min(max(2, console.height // 3), -(-len(scene.vehicles) // columns)) + 1
+    room = console.height - 2 - events - (fleet if scene.vehicles else 0) - 3 * airy
+    parts = [Layout(_head(scene, now), size=2 + airy)]
     if scene.vehicles:
-        lines += [*_fleet(scene, max(2, scene.height // 3)), *_gap(airy)]
-    room = max(6, scene.height - len(lines) - event_lines - 2)
-    if scene.is_under_way:
-        gap = _gap(airy)
-        rounds = max(3, min(14, (room - 2 - len(gap)) // 2))
-        lines += [*_rounds(scene, rounds), *gap, *_model(scene, room - rounds - 2 - len(gap))]
+        parts.append(Layout(_fleet(scene, columns * (fleet - 1)), size=fleet + airy))
+    if scene.status and scene.status["phase"] != "gathering":
+        rounds = max(3, min(14, room // 2 - 2))
+        parts.append(Layout(_rounds(scene, rounds, console.width, now), size=rounds + 2 + airy))
+        parts.append(Layout(_model(scene)))
     else:
-        lines += _preparations(scene, room - 1)
-    lines += [*_gap(airy), *_latest(scene, event_lines)]
-    for line in lines:
-        line.no_wrap = True
-        line.truncate(scene.width, overflow="crop" if scene.ascii_only else "ellipsis")
-    return lines[: scene.height]
+        parts.append(Layout(_preparations(scene, room, now)))
+    parts.append(Layout(_section("Events", "", [Text(line) for line in scene.events[1 - events :]]), size=events))
+    screen = Layout()
+    screen.split_column(*parts)
+    return screen
 
 
 def growth(status: Mapping[str, Any]) -> str:
     """Return what has grown so far in a few numbers, or an empty text."""
     progress = status.get("progress") or {}
-    numbers = [counted(value, name) for name, value in progress.items() if name in GROWN and value]
-    return f"  ({', '.join(numbers)})" if numbers else ""
+    return ", ".join(counted(value, name) for name, value in progress.items() if name in GROWN and value)
 
 
 def vehicle_word(condition: str, agent: Mapping[str, str] | None) -> tuple[str, str]:
@@ -173,207 +143,132 @@ def vehicle_word(condition: str, agent: Mapping[str, str] | None) -> tuple[str, 
     Parameters
     ----------
     condition : str
-        What its process does: ``starting``, ``up``, ``slow``, ``killed`` or ``came back``.
+        What its process does, see `Scene`.
     agent : mapping or None
         How the coordinator sees it: ``status`` and ``reason``; None before the run knows it.
     """
-    if condition == "killed":
-        return "killed", "bold red"
-    if condition == "starting":
-        return "starting", "dim"
-    word, style = _WORDS.get(agent["status"], (agent["status"], "")) if agent else ("up", "green")
+    if condition in ("killed", "starting"):
+        return condition, {"killed": "bold red", "starting": "dim"}[condition]
+    word, style = WORDS.get(agent["status"], (agent["status"], "")) if agent else ("up", "green")
     reason = agent["reason"] if agent and agent["status"] in ("dropped", "lost") else ""
     if reason and reason != "deadline":
         word = f"{word}: {reason}"
     if condition == "came back":
-        return f"back, {_SHORTER.get(word, word)}", "cyan" if style != "green" else style
+        return f"back, {word}", "cyan" if style != "green" else style
     if condition == "slow":
         return "too late" if word == "too late" else f"slow, {word}", "magenta"
     return word, style
 
 
-def short_round(item: Mapping[str, Any], width: int | None = None) -> str:
-    """Return a closed round in one short line, below `ROUND_HEAD`: counts first, then why who is missing.
-
-    Parameters
-    ----------
-    item : mapping
-    width : int, optional
-        Columns for the line; where the names do not fit, each reason has their number instead.
-    """
-    why: dict[str, list[str]] = {}
+def why(item: Mapping[str, Any], width: int) -> Text:
+    """Return why who is missing in a round; where the names do not fit `width`, each reason has their number."""
+    reasons: dict[str, list[str]] = {}
     order = {LATE: 0, "deadline": 1}
     for agent, reason in sorted(missed(item).items(), key=lambda each: (order.get(each[1], 2), each)):
-        why.setdefault("silent" if reason == "deadline" else reason, []).append(agent)
-    line = f"{_round_name(item)} {_counts(item)} {item['seconds']:6.2f} s  "
-    named = line + "; ".join(f"{reason}: {', '.join(agents)}" for reason, agents in why.items())
-    if width is not None and len(named) > width:
-        named = line + "; ".join(f"{reason}: {len(agents)}" for reason, agents in why.items())
-    return named.rstrip()
+        reasons.setdefault("silent" if reason == "deadline" else reason, []).append(agent)
+    text = Text("; ".join(f"{reason}: {', '.join(agents)}" for reason, agents in reasons.items()))
+    if text.cell_len > width:
+        text = Text("; ".join(f"{reason}: {len(agents)}" for reason, agents in reasons.items()))
+    text.highlight_regex(r"too late: [^;]+", "magenta")
+    text.highlight_regex(r"silent: [^;]+", "red")
+    return text
 
 
-ROUND_HEAD = f"{'':<27} {'asked':>5} {'in':>4} {'late':>5} {'dropped':>8}     time"
-"""The head of a table of `short_round` lines."""
+def _section(name: str, more: str, content: Iterable[ConsoleRenderable]) -> Group:
+    """Return a section: its name, what there is to say of the whole, a line to the edge, and below it the content."""
+    return Group(Rule(Text.assemble((name, "bold"), f"  {more}" if more else ""), align="left", style="dim"), *content)
 
 
-def _round_name(item: Mapping[str, Any]) -> str:
-    attempt = f", try {item['attempt']}" if item["attempt"] > 1 else ""
-    kind = "limits" if item["phase"] == "domain" else item["kind"]
-    return f"{item['phase'][:10]:<10} {item['number']:>2} {f'{kind}{attempt}':<13.13}"
+def _grid(*columns: Mapping[str, Any]) -> Table:
+    """Return a table of lines that are never broken."""
+    table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    for column in columns:
+        table.add_column(**{"no_wrap": True, **column})
+    return table
 
 
-def _counts(item: Mapping[str, Any]) -> str:
-    late, dropped = item["late"] or "", count(item, "dropped") or ""
-    return f"{item['asked']:>5} {item['accepted']:>4} {late:>5} {dropped:>8}"
-
-
-def open_round(current: Mapping[str, Any], left: float, width: int = 100, bar: tuple[str, str] = ("#", ".")) -> str:
-    """Return the open round in one short line, below `ROUND_HEAD`, with the seconds that are left and who has answered.
-
-    Parameters
-    ----------
-    current : mapping
-    left : float
-        Seconds.
-    width : int
-        Columns for the line.
-    bar : tuple of str
-        The signs for those who have answered, and for those who have not.
-    """
-    line = f"{_round_name(current)} {_counts(current)} {left:6.2f} s left  "
-    asked = max(1, int(current["asked"]))
-    room = min(asked, max(3, width - len(line)))
-    full = min(room, int(current["accepted"]) * room // asked)
-    return line + bar[0] * full + bar[1] * (room - full)
-
-
-def _gap(airy: bool) -> list[Text]:
-    return [Text("")] if airy else []
-
-
-def _title(scene: Scene, name: str, more: str = "") -> Text:
-    """Return a section's head: its name, what there is to say of the whole, and a line to the edge."""
-    line = Text(name, style="bold")
-    if more:
-        line.append(f"  {more}", "not bold")
-    rest = scene.width - line.cell_len - 1
-    if rest > 0:
-        line.append(" " + scene.mark("empty") * rest, "not bold dim")
-    return line
-
-
-def _head(scene: Scene) -> list[Text]:
-    status, seconds = scene.status, max(0.0, scene.now - scene.began)
-    title = Text("Glassfleet demo", style="bold cyan")
+def _head(scene: Scene, now: float) -> Group:
+    status, seconds = scene.status, int(now - scene.began)
     words = [status["scheme"], f"{len(scene.vehicles)} vehicles", status["participation"]] if status else []
-    if scene.width >= 78:
-        title.append(f" {scene.mark('between')} ".join(["", *words]), "not bold default")
-    right = Text()
-    if scene.address:
-        right.append(scene.address, "cyan")
-    right.append(f"  {int(seconds // 60)}:{int(seconds % 60):02d}", "dim")
-    title.append(" " * max(1, scene.width - title.cell_len - right.cell_len))
-    title.append_text(right)
-    return [title, _stages(scene)]
+    line = Table.grid(expand=True)
+    line.add_column(no_wrap=True, ratio=1)
+    line.add_column(no_wrap=True, justify="right")
+    title = Text.assemble(("Glassfleet demo", "bold cyan"), *(f" - {word}" for word in words))
+    line.add_row(title, Text.assemble((scene.address, "cyan"), (f"  {seconds // 60}:{seconds % 60:02d}", "dim")))
+    here = list(STAGES.values()).index(status.get("phase")) if status.get("phase") in STAGES.values() else 0
+    stages = Text(no_wrap=True)
+    for index, word in enumerate(STAGES):
+        sign, style = (DONE, "green") if index < here else (DOING, "bold yellow") if index == here else (TO_DO, "dim")
+        stages.append(f"{scene.mark(sign)} {word}   ", style)
+    return Group(line, stages)
 
 
-def _stages(scene: Scene) -> Text:
-    phase = scene.status.get("phase")
-    now = next((index for index, (_, phases) in enumerate(STAGES) if phase in phases), 0)
-    line = Text()
-    for index, (word, _) in enumerate(STAGES):
-        name = "done" if index < now else "doing" if index == now else "to do"
-        style = {"done": "green", "doing": "bold yellow", "to do": "dim"}[name]
-        line.append(f"{scene.mark(name)} {word}   ", style)
-    return line
-
-
-def _fleet(scene: Scene, most: int) -> list[Text]:
-    """Return the fleet: how many do what, then the vehicles in columns, as many as `most` rows hold."""
+def _fleet(scene: Scene, most: int) -> Group:
+    """Return how many vehicles do what, and the vehicles, as many as find room."""
     agents = scene.status.get("agents") or {}
-    shown = {name: (*vehicle_word(how, agents.get(name)), how) for name, how in scene.vehicles.items()}
-    names = list(shown)
-    name_width = min(20, max(len(name) for name in names))
-    cell = 2 + name_width + 1 + WORD_WIDTH
-    columns = max(1, scene.width // cell)
-    rows = min(most, -(-len(names) // columns))
-    if len(names) > rows * columns:
-        # Those to whom something happens are worth seeing first.
-        quiet = ("green", "dim")
-        names = sorted(sorted(names, key=lambda name: shown[name][1] in quiet)[: rows * columns])
-    lines = [_title(scene, "Vehicles", _tally(scene))]
-    for row in range(rows):
-        line = Text()
-        for name in names[row::rows]:
-            word, style, how = shown[name]
-            line.append(f"{scene.mark(how)} ", style)
-            line.append(f"{name[:name_width]:<{name_width}} ", "dim")
-            line.append(f"{word[: WORD_WIDTH - 1]:<{WORD_WIDTH}}", style)
-        lines.append(line)
-    return lines
+    shown = {name: vehicle_word(how, agents.get(name)) for name, how in scene.vehicles.items()}
+    # Those to whom something happens are worth seeing first.
+    names = sorted(shown, key=lambda name: shown[name][1] in ("green", "dim"))[:most]
+    cells = []
+    for name in sorted(names):
+        word, style = shown[name]
+        cell = Text.assemble(
+            (f"{scene.mark(MARKS[scene.vehicles[name]])} ", style), (f"{name[:20]:<12} ", "dim"), (word, style)
+        )
+        cell.truncate(CELL - 1)
+        cells.append(cell)
+    table = Columns(cells, width=CELL - 1, padding=(0, 1, 0, 0), column_first=True)
+    return _section("Vehicles", _tally(scene), [table])
 
 
 def _tally(scene: Scene) -> str:
     """Return how many vehicles do what."""
     count = Counter(scene.vehicles.values())
-    total = len(scene.vehicles)
-    if not scene.is_under_way:
-        return f"{total - count['starting']} of {total} up"
-    words = [f"{len(scene.status['cohort'])} in the cohort"] if scene.status.get("cohort") else []
-    words += [f"{count['killed'] + count['came back']} killed"] if count["killed"] + count["came back"] else []
-    words += [f"{count['came back']} of them back"] if count["came back"] else []
-    words += [f"{count['slow']} too slow"] if count["slow"] else []
-    return ", ".join(words)
+    if not scene.status or scene.status["phase"] == "gathering":
+        return f"{len(scene.vehicles) - count['starting']} of {len(scene.vehicles)} up"
+    numbers = {
+        "in the cohort": len(scene.status.get("cohort") or ()),
+        "killed": count["killed"] + count["came back"],
+        "of them back": count["came back"],
+        "too slow": count["slow"],
+    }
+    return ", ".join(f"{number} {what}" for what, number in numbers.items() if number)
 
 
-def _preparations(scene: Scene, room: int) -> list[Text]:
-    lines = [_title(scene, "Preparations")]
+def _preparations(scene: Scene, room: int, now: float) -> Group:
+    table = _grid({}, {"ratio": 1, "overflow": "ellipsis"}, {"justify": "right", "style": "dim"})
+    table.show_header = False
     # What is loaded before anything else takes the better part of a second.
-    for step in list(scene.steps or [Step("loading", scene.began)])[-room:]:
-        seconds = (scene.now if step.ended is None else step.ended) - step.began
-        line = Text(f"{scene.mark('doing')} ", "bold yellow") if step.ended is None else Text(f"{scene.mark('done')} ")
-        line.stylize("green" if step.ended is not None else "")
-        time = f"{seconds:5.1f} s"
-        words = Text(step.text, "dim" if step.ended is not None else "default")
-        words.truncate(max(10, scene.width - 12), overflow="ellipsis", pad=True)
-        line.append_text(words)
-        line.append(f"  {time}", "dim")
-        lines.append(line)
-    return lines + [Text("")] * (room + 1 - len(lines))
+    for step in (scene.steps or [Step("loading", scene.began)])[1 - room :]:
+        goes_on = step.ended is None
+        sign = Text(scene.mark(DOING), "bold yellow") if goes_on else Text(scene.mark(DONE), "green")
+        seconds = (now if step.ended is None else step.ended) - step.began
+        table.add_row(sign, Text(step.text, "" if goes_on else "dim"), f"{seconds:.1f} s")
+    return _section("Preparations", "", [table])
 
 
-def _rounds(scene: Scene, room: int) -> list[Text]:
-    closed = scene.status.get("rounds") or []
-    current = scene.status.get("open")
-    number = f"{len(closed)} closed" if closed else ""
-    head = Text(ROUND_HEAD, "dim")
-    shown = [_round_line(item, scene.width) for item in closed[-(room - 1) :]]
+def _rounds(scene: Scene, room: int, width: int, now: float) -> Group:
+    """Return the last rounds, the open one with the seconds that are left and the share that has answered."""
+    numbers = [{"header": name, "justify": "right"} for name in ("asked", "in", "late", "dropped", "time")]
+    table = _grid({"header": "round", "width": 27}, *numbers, {"ratio": 1, "overflow": "ellipsis"})
+    closed, current = scene.status.get("rounds") or [], scene.status.get("open")
+    for item in closed[-room + bool(current) :]:
+        table.add_row(*_cells(item), f"{item['seconds']:.2f} s", why(item, width - FIXED))
     if current:
-        left = current["closes_at"] - current["opened_at"] - (scene.now - scene.opened)
-        line = open_round(current, max(0.0, left), scene.width, (scene.mark("full"), scene.mark("empty")))
-        shown.append(Text(line, "yellow"))
-    return [_title(scene, "Rounds", number), head, *shown, *[Text("")] * (room - len(shown))][: room + 1]
+        left = max(0.0, current["closes_at"] - current["opened_at"] - (now - scene.opened))
+        bar = ProgressBar(max(1, current["asked"]), current["accepted"], width=max(3, min(30, width - FIXED - 7)))
+        table.add_row(*_cells(current), f"{left:.2f} s left", bar, style="yellow")
+    return _section("Rounds", f"{len(closed)} closed" if closed else "", [table])
 
 
-def _round_line(item: Mapping[str, Any], width: int) -> Text:
-    line = Text(short_round(item, width))
-    line.highlight_regex(r"too late: [^;]+", "magenta")
-    line.highlight_regex(r"silent: [^;]+", "red")
-    return line
+def _cells(item: Mapping[str, Any]) -> list[str]:
+    attempt = f", try {item['attempt']}" if item["attempt"] > 1 else ""
+    kind = "limits" if item["phase"] == "domain" else item["kind"]
+    counts = (item["asked"], item["accepted"], item["late"] or "", count(item, "dropped") or "")
+    return [f"{item['phase'][:10]:<10} {item['number']:>2} {kind}{attempt}", *map(str, counts)]
 
 
-def _model(scene: Scene, room: int) -> list[Text]:
-    status = scene.status
-    growing = [str(line) for line in (status.get("progress") or {}).get("lines", [])]
-    if len(growing) > room:
-        growing = [*growing[: room - 1], f"... and {len(growing) - room + 1} lines more"]
-    more = growth(status).strip().strip("()")
-    now = PHASES.get(status.get("phase", ""), "")
-    lines = [Text(line) for line in growing] or [Text(now, "dim")]
-    return [_title(scene, "The model so far", more), *lines, *[Text("")] * (room - len(lines))]
-
-
-def _latest(scene: Scene, room: int) -> list[Text]:
-    latest = list(scene.events)[-room:]
-    lines = [Text(line, "dim") for line in latest[:-1]] + [Text(line) for line in latest[-1:]]
-    return [_title(scene, "Events"), *lines, *[Text("")] * (room - len(lines))]
+def _model(scene: Scene) -> Group:
+    growing = [Text(str(line), no_wrap=True) for line in (scene.status.get("progress") or {}).get("lines", [])]
+    now = Text(PHASES.get(scene.status["phase"], ""), "dim")
+    return _section("The model so far", growth(scene.status), growing or [now])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,12 @@ from console.common import (
 from console.operator.specification import checked_parameters
 from console.progress import progress
 from glassfleet.contract import catalogue
-from glassfleet.contract.scheme import Scheme
-from glassfleet.data.dataset import Dataset
 from glassfleet.schemes import DEFAULT
-from lab.experiments.folds import SETTINGS, Plan, mean_of, run_folds
+from lab.experiments.folds import SETTINGS, mean_of, plan_of, run_folds
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import jobs_option
-from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import Skew
-from schemas.errors import DataError, RunFailedError, UsageError
+from schemas.errors import DataError, UsageError
 
 MEASURES = {"rmse": "RMSE", "f1": "F1"}
 
@@ -123,28 +120,34 @@ def experiment(options: ExperimentOptions) -> None:
     """
     loaded = catalogue.load(options.scheme)
     given = parse_parameters(options.pairs)
-    _parameters(loaded, given, {})  # a misspelt option is told before a large file is read
+    checked_parameters(loaded, given)  # a misspelt option is told before a large file is read
     if options.participation < 1 and "elastic" not in loaded.participation:
         raise UsageError(
             f"--participation {options.participation:g}: {options.scheme} needs the same clients in every round; leave "
             "the option out"
         )
     table = read_rows(rows_there(options.path), options.target, loaded, labels=options.labels)
-    plan = _plan(options, table, loaded, given)
+    changes = {name: getattr(options, name) for name in ("clients", "folds", "seed", "participation", "skew")}
+    plan = replace(
+        plan_of(loaded, table, given, options.settings, options.protocol),
+        **{name: value for name, value in changes.items() if value is not None},
+    )
+    if table.rows < plan.folds * plan.clients:
+        raise DataError(
+            f"{options.path}: {table.rows} rows are too few for {plan.folds} folds of {plan.clients} clients, at least "
+            f"{plan.folds * plan.clients} are needed. Lower --folds or --clients, or bring more rows"
+        )
     results: dict[int, Any] = {}
-    try:
-        with progress(f"{plan.scheme}, {plan.folds} folds", plan.folds) as done:
-            processes = min(options.jobs or os.cpu_count() or 1, plan.folds)
-            for fold, result in run_folds(plan, table.X, table.y, processes):
-                results[fold] = result
-                scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in plan.settings)
-                measure = MEASURES[result[plan.settings[0]]["measure"]]
-                done(f"fold {fold + 1}: test {measure} {scores}  ({len(results)} of {plan.folds} done)")
-    except ValueError as fault:
-        raise RunFailedError(f"{plan.scheme}: {fault}") from fault
-    shown = ("scheme", "protocol", "target", "clients", "folds", "seed", "participation", "skew", "parameters")
+    with progress(f"{plan.scheme}, {plan.folds} folds", plan.folds) as done:
+        for fold, result in run_folds(plan, table, min(options.jobs or os.cpu_count() or 1, plan.folds)):
+            results[fold] = result
+            scores = ", ".join(f"{name} {np.mean(result[name]['test']):.6g}" for name in plan.settings)
+            measure = MEASURES[result[plan.settings[0]]["measure"]]
+            done(f"fold {fold + 1}: test {measure} {scores}  ({len(results)} of {plan.folds} done)")
+    shown = ("scheme", "protocol", "clients", "folds", "seed", "participation", "skew", "parameters")
     summary: dict[str, Any] = {
         **{name: getattr(plan, name) for name in shown},
+        "target": table.target,
         "file": options.path.name,
         "rows": table.rows,
         "features": len(table.features),
@@ -156,51 +159,12 @@ def experiment(options: ExperimentOptions) -> None:
         _print_table(summary)
 
 
-def _plan(options: ExperimentOptions, table: Dataset, scheme: Scheme, given: Mapping[str, Any]) -> Plan:
-    """Return the plan: the paper's, and what was given over it; raises DataError where the rows are too few."""
-    paper = protocol_of(scheme, labels=table.y.dtype.kind in "UO")
-    clients, folds = options.clients or paper.clients, options.folds or paper.folds
-    if table.rows < folds * clients:
-        raise DataError(
-            f"{options.path}: {table.rows} rows are too few for {folds} folds of {clients} clients, at least "
-            f"{folds * clients} are needed. Lower --folds or --clients, or bring more rows"
-        )
-    return Plan(
-        options.scheme,
-        _parameters(scheme, given, paper.parameters if options.protocol == "paper" else {}),
-        list(table.features),
-        table.target,
-        options.protocol,
-        clients,
-        folds,
-        paper.seed if options.seed is None else options.seed,
-        options.settings,
-        participation=options.participation,
-        skew=options.skew,
-        categories=table.categories,
-    )
-
-
-def _parameters(scheme: Scheme, given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the parameters of the scheme and return them all as JSON values."""
-    defaults = {name: value for name, value in wanted.items() if name in scheme.Parameters.model_fields}
-    chosen: dict[str, Any] = checked_parameters(scheme, {**defaults, **given}).model_dump(mode="json")
-    return chosen
-
-
-def _unusual(summary: Mapping[str, Any]) -> str:
-    """Name the options that are not as in the papers' plain experiment."""
-    words = []
-    if summary["skew"] != "iid":
-        words.append(f"skew {summary['skew']}")
-    if summary["participation"] < 1:
-        words.append(f"{summary['participation']:.0%} of the clients per round")
-    return "".join(f", {word}" for word in words)
-
-
 def _print_table(summary: Mapping[str, Any]) -> None:
     results = summary["settings"]
     first = next(iter(results.values()))
+    unusual = f", skew {summary['skew']}" if summary["skew"] != "iid" else ""
+    if summary["participation"] < 1:
+        unusual += f", {summary['participation']:.0%} of the clients per round"
     sizes = list(first["complexity"])
     measure = "rmse" if "test_rmse" in first else "f1"
     title = MEASURES[measure]
@@ -221,7 +185,7 @@ def _print_table(summary: Mapping[str, Any]) -> None:
         )
     click.echo(
         f"{summary['file']}: {summary['rows']} rows, {summary['features']} inputs, target {summary['target']}; "
-        f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}{_unusual(summary)}"
+        f"{summary['folds']} folds, {summary['clients']} clients, protocol {summary['protocol']}{unusual}"
     )
     click.echo("\n".join(table_lines(lines)))
     for setting, result in results.items():

@@ -12,29 +12,31 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from console.operator.specification import checked_parameters
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, input_quantiles_of, personal_model
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain
+from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.model.protocol import Model
 from glassfleet.simulation import Outcome, central, drawn, federated, learn_local
 from lab.experiments.workers import Worker, ask_all, serve
-from lab.protocols.choice import protocol_of
+from lab.protocols import fedga, frbc, tsk
 from lab.protocols.frbc import Skew, f1_scores, skewed_split
-from lab.protocols.paper import PaperProtocol, Rows, rmse
+from lab.protocols.paper import NESTED_KFOLD, PaperProtocol, quantile_domain, rmse
 
 SETTINGS = ("local", "federated", "central")
 """LL, FL and CL in full."""
+
+ARRAYS = ("X", "y")
 
 Parts = Mapping[str, Dataset]
 
@@ -49,8 +51,6 @@ class Plan:
         Name in the catalogue.
     parameters : dict
         As JSON values.
-    names, target
-        Columns.
     protocol : {"paper", "federated"}
         ``paper``: the domain is pooled from all rows, test rows included, as the papers do. ``federated``: the clients
         find it from their training rows by additive histograms, as a real run does.
@@ -62,14 +62,10 @@ class Plan:
         Share of the clients, (0, 1], that answers a round of federated learning, drawn anew in each.
     skew : {"iid", "quantity", "quantity+label"}
         ``iid``: the protocol's own split. Otherwise see :func:`lab.protocols.frbc.skewed_split`.
-    categories : dict of str to list of str
-        Of the columns of text: their categories, which the rows hold positions of.
     """
 
     scheme: str
     parameters: dict[str, Any]
-    names: list[str]
-    target: str
     protocol: str
     clients: int
     folds: int
@@ -77,42 +73,54 @@ class Plan:
     settings: list[str]
     participation: float = 1.0
     skew: Skew = "iid"
-    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def plan_of(scheme: Scheme, data: Dataset, parameters: Mapping[str, Any], settings: Sequence[str]) -> Plan:
-    """Return the plan of the protocol of a scheme's paper, with its parameters where `parameters` has no others."""
-    paper = _protocol(scheme, data.y)
-    known = {name: value for name, value in paper.parameters.items() if name in scheme.Parameters.model_fields}
-    chosen = scheme.Parameters.model_validate({**known, **parameters})
-    return Plan(
-        scheme.name,
-        chosen.model_dump(mode="json"),
-        list(data.features),
-        data.target,
-        "paper",
-        paper.clients,
-        paper.folds,
-        paper.seed,
-        list(settings),
-        categories=data.categories,
-    )
+OF_SCHEMES = {"dp_tree": fedga.PROTOCOL, "fedga": fedga.PROTOCOL, "frbc": frbc.PROTOCOL, "tsk": tsk.PROTOCOL}
 
 
-def run_fold(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> FoldResult:
-    """Learn and score every setting of one fold.
+def protocol_of(scheme: Scheme, *, labels: bool = False) -> PaperProtocol:
+    """Return the protocol of the scheme's paper; of other schemes, that of its purpose, with the limits that it wants.
 
     Parameters
     ----------
-    plan : Plan
-    X : ndarray of float64, shape (n, F)
-    y : ndarray of float64 or text, shape (n,)
-    fold : int
-        In [0, plan.folds).
+    scheme : Scheme
+    labels : bool
+        Whether the target is a class label; of interest for schemes with both purposes.
     """
+    if "regression" not in scheme.purpose or labels:
+        return OF_SCHEMES.get(scheme.name, frbc.PROTOCOL)
+    if scheme.abilities.input_quantiles != INPUT_QUANTILES:
+        limits = partial(quantile_domain, input_quantiles=input_quantiles_of(scheme))
+        return replace(NESTED_KFOLD, domain=limits)
+    return OF_SCHEMES.get(scheme.name, NESTED_KFOLD)
+
+
+def plan_of(
+    scheme: Scheme,
+    data: Dataset,
+    parameters: Mapping[str, Any],
+    settings: Sequence[str],
+    protocol: str = "paper",
+) -> Plan:
+    """Return the plan of the protocol of a scheme's paper, with its parameters where `parameters` has no others.
+
+    Raises
+    ------
+    UsageError
+        The parameters are not the scheme's.
+    """
+    paper = _protocol(scheme, data)
+    wanted = paper.parameters if protocol == "paper" else {}
+    known = {name: value for name, value in wanted.items() if name in scheme.Parameters.model_fields}
+    chosen = checked_parameters(scheme, {**known, **parameters}).model_dump(mode="json")
+    return Plan(scheme.name, chosen, protocol, paper.clients, paper.folds, paper.seed, list(settings))
+
+
+def run_fold(plan: Plan, data: Dataset, fold: int) -> FoldResult:
+    """Learn and score every setting of a fold, in [0, plan.folds)."""
     scheme = catalogue.load(plan.scheme)
     parameters = scheme.Parameters.model_validate(plan.parameters)
-    train, test, domain, domain_seconds, width = rows_of(plan, X, y, fold)
+    train, test, domain, domain_seconds, width = rows_of(plan, data, fold)
     result: FoldResult = {}
     for setting in plan.settings:
         started = time.perf_counter()
@@ -134,14 +142,31 @@ class FoldRows(NamedTuple):
     width: float
 
 
-def rows_of(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], fold: int) -> FoldRows:
+def rows_of(plan: Plan, data: Dataset, fold: int) -> FoldRows:
     """Return the clients' rows and the domain of one fold, as `run_fold` learns from them."""
-    scheme = catalogue.load(plan.scheme)
-    split = _split(plan, scheme, y, fold)
-    X, y, width = _scaled(plan, scheme, X, y)
-    train, test = (_parts(plan, X, y, rows) for rows in zip(*split, strict=True))
+    scheme, where = catalogue.load(plan.scheme), (data.y, fold, plan.folds, plan.clients, plan.seed)
+    paper, width = _protocol(scheme, data), 1.0
+    split = paper.split(*where) if plan.skew == "iid" else skewed_split(*where, skew=plan.skew)
+    if plan.protocol == "paper" and paper.scaled is not None:
+        data, width = paper.scaled(data)
+    # Padded, so that the order of names is the order of the parts.
+    train, test = (
+        {f"client-{index:04d}": data.at(part) for index, part in enumerate(parts)} for parts in zip(*split, strict=True)
+    )
     started = time.perf_counter()
-    domain = _domain(plan, scheme, X, y, train)
+    if plan.protocol == "paper":
+        domain = paper.domain(data)
+    else:
+        labels = data.y.dtype.kind == "U"
+        wanted = DiscoveryParameters(
+            features=data.features,
+            target=data.target,
+            input_quantiles=input_quantiles_of(scheme, labels=labels),
+            labels=labels,
+            categories=True,
+            missing=True,
+        )
+        domain = discover(wanted, list(train.values()))
     return FoldRows(train, test, domain, time.perf_counter() - started, width)
 
 
@@ -176,49 +201,8 @@ def _personal(scheme: Scheme, models: Mapping[str, Model], train: Parts) -> Mapp
     return {name: personal_model(scheme, model, train[name]) for name, model in models.items()}
 
 
-def _protocol(scheme: Scheme, y: NDArray[Any]) -> PaperProtocol:
-    return protocol_of(scheme, labels=y.dtype.kind in "UO")
-
-
-def _split(plan: Plan, scheme: Scheme, y: NDArray[Any], fold: int) -> list[tuple[Rows, Rows]]:
-    if plan.skew == "iid":
-        return _protocol(scheme, y).split(y, fold, plan.folds, plan.clients, plan.seed)
-    return skewed_split(y, fold, plan.folds, plan.clients, plan.seed, skew=plan.skew)
-
-
-def _scaled(
-    plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[Any], float]:
-    """Return the rows as the paper scaled them, and what an error must be multiplied by to be in the target's unit."""
-    scaled = _protocol(scheme, y).scaled
-    if plan.protocol != "paper" or scaled is None:
-        return X, y, 1.0
-    data, width = scaled(_dataset(plan, X, y))
-    return data.X, data.y, width
-
-
-def _parts(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], parts: Sequence[Rows]) -> dict[str, Dataset]:
-    # Padded, so that the order of names is the order of the parts.
-    return {f"client-{index:04d}": _dataset(plan, X[part], y[part]) for index, part in enumerate(parts)}
-
-
-def _dataset(plan: Plan, X: NDArray[np.float64], y: NDArray[Any]) -> Dataset:
-    categories = {name: tuple(texts) for name, texts in plan.categories.items()}
-    return Dataset(tuple(plan.names), plan.target, X, y, categories=categories)
-
-
-def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any], train: Parts) -> Domain:
-    if plan.protocol == "paper":
-        return _protocol(scheme, y).domain(_dataset(plan, X, y))
-    wanted = DiscoveryParameters(
-        features=tuple(plan.names),
-        target=plan.target,
-        input_quantiles=input_quantiles_of(scheme, labels=y.dtype.kind == "U"),
-        labels=y.dtype.kind == "U",
-        categories=True,
-        missing=True,
-    )
-    return discover(wanted, list(train.values()))
+def _protocol(scheme: Scheme, data: Dataset) -> PaperProtocol:
+    return protocol_of(scheme, labels=data.y.dtype.kind in "UO")
 
 
 def measure(learned: Learned, train: Parts, test: Parts, seconds: float = 0.0, width: float = 1.0) -> dict[str, Any]:
@@ -250,7 +234,7 @@ def scored(
     return {kind: [fmean(line.values()) for line in each], f"{kind}_classes": by_class}
 
 
-def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) -> Iterator[tuple[int, FoldResult]]:
+def run_folds(plan: Plan, data: Dataset, jobs: int) -> Iterator[tuple[int, FoldResult]]:
     """Yield (fold, result) as folds finish, on up to `jobs` processes; 1: in this process.
 
     Raises
@@ -259,23 +243,27 @@ def run_folds(plan: Plan, X: NDArray[np.float64], y: NDArray[Any], jobs: int) ->
         A fold failed, or a worker process died.
     """
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
-        np.save(Path(folder) / "X.npy", X, allow_pickle=False)
-        np.save(Path(folder) / "y.npy", y, allow_pickle=False)
+        for name in ARRAYS:
+            np.save(Path(folder) / f"{name}.npy", getattr(data, name), allow_pickle=False)
+        first = {"plan": asdict(plan), **{name: getattr(data, name) for name in ("features", "target", "categories")}}
         questions = [(fold, f"fold {fold}") for fold in range(plan.folds)]
-        make = partial(Worker, "lab.experiments.folds", [folder], asdict(plan))
-        yield from ask_all(make, jobs, questions, lambda fold: run_fold(plan, X, y, fold))
+        make = partial(Worker, "lab.experiments.folds", [folder], first)
+        yield from ask_all(make, jobs, questions, lambda fold: run_fold(plan, data, fold))
 
 
 def averages_of(plan: Plan, data: Dataset) -> dict[str, dict[str, Any]]:
     """Run all folds in this process; return :func:`lab.experiments.folds.mean_of` them."""
-    return mean_of([run_fold(plan, data.X, data.y, fold) for fold in range(plan.folds)])
+    return mean_of([run_fold(plan, data, fold) for fold in range(plan.folds)])
 
 
 def answers(lines: Iterator[str], folder: Path) -> Iterator[str]:
-    """Answer the lines that a worker reads: the plan, then fold after fold."""
-    plan = Plan(**json.loads(next(lines)))
-    X, y = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ("X", "y"))
-    return serve(lines, lambda fold: run_fold(plan, X, y, fold))
+    """Answer the lines that a worker reads: the plan and the columns, then fold after fold."""
+    first = json.loads(next(lines))
+    X, y = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS)
+    categories = {name: tuple(texts) for name, texts in first["categories"].items()}
+    data = Dataset(tuple(first["features"]), first["target"], X, y, categories=categories)
+    plan = Plan(**first["plan"])
+    return serve(lines, lambda fold: run_fold(plan, data, fold))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def _fold(data: Path, arguments: Arguments) -> Any:
     rows = _rows(data / arguments["file"], scheme.name)
     plan = plan_of(scheme, rows, arguments.get("parameters", {}), arguments.get("settings", SETTINGS))
     changes = {name: arguments[name] for name in ("clients", "folds", "seed", "skew") if name in arguments}
-    return run_fold(replace(plan, **changes), rows.X, rows.y, arguments["fold"])
+    return run_fold(replace(plan, **changes), rows, arguments["fold"])
 
 
 def _fedga(data: Path, arguments: Arguments) -> Any:
@@ -116,7 +116,7 @@ def _parts(data: Path, arguments: Arguments) -> Fleet:
         return fleet(data, arguments["source"], limits)
     scheme = catalogue.load(arguments.get("protocol", "frt"))
     table = _rows(data / arguments["file"], scheme.name)
-    rows = rows_of(plan_of(scheme, table, {}, ()), table.X, table.y, arguments["fold"])
+    rows = rows_of(plan_of(scheme, table, {}, ()), table, arguments["fold"])
     return rows.train, rows.test, quantile_domain(table, limits) if "limits" in arguments else rows.domain
 
 

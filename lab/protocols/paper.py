@@ -75,34 +75,19 @@ def nested_kfold(y: NDArray[Any], fold: int, folds: int, clients: int, seed: int
     return list(zip(client_parts(train, clients, seed), client_parts(test, clients, seed), strict=True))
 
 
-def minmax_domain(dataset: Dataset) -> Domain:
-    """Return the domain of pooled rows: minimum and maximum of each column, or the classes. For the papers only."""
-    features = []
-    for index, name in enumerate(dataset.features):
-        categories = dataset.categories.get(name, ())
-        column = dataset.X[:, index]
-        low, high = (0.0, len(categories) - 1.0) if categories else (float(column.min()), float(column.max()))
-        features.append(Variable(name=name, low=low, high=high, categories=categories))
-    if dataset.y.dtype.kind in "UO":
-        classes = tuple(np.unique(dataset.y.astype(np.str_)).tolist())
-        return Domain(features=tuple(features), label=dataset.target, classes=classes)
-    target = Variable(name=dataset.target, low=float(dataset.y.min()), high=float(dataset.y.max()))
-    return Domain(features=tuple(features), target=target)
-
-
 def pooled_domain(
     names: Sequence[str],
     target: str,
     X: NDArray[np.float64],
-    y: NDArray[np.float64],
+    y: NDArray[Any],
     input_quantiles: tuple[float, float] = INPUT_QUANTILES,
     *,
     categories: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 
-    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum. An
-    empty cell (NaN) is taken for the median of those that are not.
+    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum, or
+    the classes. An empty cell (NaN) is taken for the median of those that are not.
     """
     features = []
     for name, column in zip(names, X.T, strict=True):
@@ -115,13 +100,21 @@ def pooled_domain(
         low, middle, high = np.quantile(column[~empty], (input_quantiles[0], 0.5, input_quantiles[1])).tolist()
         missing = min(max(middle, low), high) if empty.any() else None
         features.append(Variable(name=name, low=low, high=high, missing=missing))
+    if y.dtype.kind in "UO":
+        classes = tuple(np.unique(y.astype(np.str_)).tolist())
+        return Domain(features=tuple(features), label=target, classes=classes)
     return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))
 
 
 def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:
-    """Return the domain of pooled rows: quantiles of an input, or its categories; the target's minimum and maximum."""
+    """Return the domain of pooled rows: quantiles of an input, or its categories; the target's limits, or classes."""
     parts = dataset.features, dataset.target, dataset.X, dataset.y
     return pooled_domain(*parts, input_quantiles, categories=dataset.categories)
+
+
+def minmax_domain(dataset: Dataset) -> Domain:
+    """Return the domain of pooled rows: minimum and maximum of each column, or the classes. For the papers only."""
+    return quantile_domain(dataset, (0.0, 1.0))
 
 
 # The regression papers nullify splits but not leaves.

@@ -7,8 +7,9 @@ defaults except where :data:`REFERENCES` says otherwise; nothing was tuned to a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -27,58 +28,49 @@ class Reference:
     ----------
     title : str
         For tables.
-    make : callable
-        Classification or not -> an estimator with ``fit`` and ``predict``.
+    module, regressor, classifier : str
+        Where it is.
+    settings : Mapping of str to Any
+        What is not scikit-learn's default.
+    for_numbers : Mapping of str to Any
+        The same of the regressor alone.
     """
 
     title: str
-    make: Callable[[bool], Any]
+    module: str
+    regressor: str
+    classifier: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    for_numbers: Mapping[str, Any] = field(default_factory=dict)
 
-
-def _mlp(classify: bool) -> Any:
-    from sklearn.neural_network import MLPClassifier, MLPRegressor  # an extra
-
-    kind = MLPClassifier if classify else MLPRegressor
-    # Early stopping holds a tenth of the rows back: an MLP without it learns such rows by heart.
-    return kind(hidden_layer_sizes=(64, 32), max_iter=500, early_stopping=True, random_state=0)
-
-
-def _forest(classify: bool) -> Any:
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    if classify:
-        return RandomForestClassifier(n_estimators=100, random_state=0)
-    # A third of the inputs per split, as Breiman proposes for regression.
-    return RandomForestRegressor(n_estimators=100, max_features=1 / 3, min_samples_leaf=3, random_state=0)
-
-
-def _boosting(classify: bool) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
-    return kind(early_stopping=True, random_state=0)
-
-
-def _cart(classify: bool) -> Any:
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-    kind = DecisionTreeClassifier if classify else DecisionTreeRegressor
-    return kind(min_samples_leaf=20, random_state=0)
-
-
-def _ridge(classify: bool) -> Any:
-    from sklearn.linear_model import Ridge, RidgeClassifier
-
-    return RidgeClassifier(random_state=0) if classify else Ridge(alpha=1.0, random_state=0)
+    def make(self, *, classify: bool) -> Any:
+        """Return an estimator with ``fit`` and ``predict``."""
+        module = import_module(f"sklearn.{self.module}")  # an extra
+        kind = getattr(module, self.classifier if classify else self.regressor)
+        return kind(random_state=0, **self.settings, **({} if classify else self.for_numbers))
 
 
 REFERENCES: Final[Mapping[str, Reference]] = {
-    "mlp": Reference("MLP (64-32, early stopping)", _mlp),
-    "forest": Reference("random forest (100 trees)", _forest),
-    "boosting": Reference("gradient boosting (histograms)", _boosting),
-    "cart": Reference("CART (20 rows a leaf)", _cart),
-    "ridge": Reference("ridge", _ridge),
-}
+    "mlp": Reference(
+        "MLP (64-32, early stopping)", "neural_network", "MLPRegressor", "MLPClassifier",
+        # Early stopping holds a tenth of the rows back: an MLP without it learns such rows by heart.
+        {"hidden_layer_sizes": (64, 32), "max_iter": 500, "early_stopping": True},
+    ),
+    "forest": Reference(
+        "random forest (100 trees)", "ensemble", "RandomForestRegressor", "RandomForestClassifier",
+        {"n_estimators": 100},
+        # A third of the inputs per split, as Breiman proposes for regression.
+        {"max_features": 1 / 3, "min_samples_leaf": 3},
+    ),
+    "boosting": Reference(
+        "gradient boosting (histograms)", "ensemble", "HistGradientBoostingRegressor", "HistGradientBoostingClassifier",
+        {"early_stopping": True},
+    ),
+    "cart": Reference(
+        "CART (20 rows a leaf)", "tree", "DecisionTreeRegressor", "DecisionTreeClassifier", {"min_samples_leaf": 20}
+    ),
+    "ridge": Reference("ridge", "linear_model", "Ridge", "RidgeClassifier"),
+}  # fmt: skip
 """By name."""
 
 
@@ -119,7 +111,7 @@ def fit_reference(name: str, domain: Domain, data: Dataset) -> FittedReference:
     """
     chosen = data.select(domain.names)
     classify = domain.target is None
-    estimator = REFERENCES[name].make(classify)
+    estimator = REFERENCES[name].make(classify=classify)
     target = chosen.y.astype(np.str_) if classify else domain.scale_target(chosen.y)
     estimator.fit(domain.scale_inputs(chosen.X), target)
     return FittedReference(domain, estimator)

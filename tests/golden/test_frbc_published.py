@@ -33,7 +33,7 @@ def magic() -> Dataset:
 
 def _summary(dataset: Any, settings: Any = ("local", "federated", "central"), **parameters: Any) -> Any:
     plan = plan_of(load("frbc"), dataset, parameters, settings)
-    results = [run_fold(plan, dataset.X, dataset.y, fold) for fold in range(plan.folds)]
+    results = [run_fold(plan, dataset, fold) for fold in range(plan.folds)]
     summary = summarise(results)
     lines = {
         setting: (

@@ -84,7 +84,7 @@ def test_default_gives_the_central_model_bit_for_bit_in_every_fold(name: str) ->
     assert promises_central(scheme, exact)
     plan = _plan(data, name, "federated", **exact.model_dump(mode="json"))
     for unit in range(plan.folds):
-        rows = rows_of(plan, data.X, data.y, unit)
+        rows = rows_of(plan, data, unit)
         fleet = federated(scheme, exact, rows.domain, rows.train)
         alone = central(scheme, exact, rows.domain, pool(list(rows.train.values())))
         assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())

@@ -21,7 +21,7 @@ from lab.chaos.conduct import Played
 from lab.chaos.faulty_transport import VARIABLE
 from lab.chaos.fleet import Fleet, write_data
 from lab.chaos.report import lines
-from lab.chaos.schedule import COORDINATOR, SECURE_KINDS, WORKER_KINDS, make_schedule
+from lab.chaos.schedule import COORDINATOR, MORE_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
@@ -175,7 +175,7 @@ def test_fleet_loses_nothing_and_counts_nothing_twice_when_intake_workers_are_ki
     assert done.returncode == 0, done.stderr[-6000:]
     report = json.loads(done.stdout)
     assert (report["ok"], report["replay"].endswith("--workers")) == (True, True)
-    assert set(WORKER_KINDS) <= set(report["faults"]["by_kind"])
+    assert set(MORE_KINDS["workers"]) <= set(report["faults"]["by_kind"])
     assert report["digests"]["equal"] == report["runs"]["finished"] == report["runs"]["started"] > 0
 
 
@@ -218,7 +218,7 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["ok"]
     assert report["replay"].endswith("--secure")
-    assert set(SECURE_KINDS) <= set(report["faults"]["by_kind"])
+    assert set(MORE_KINDS["secure"]) <= set(report["faults"]["by_kind"])
     assert report["digests"]["equal"] == report["runs"]["finished"] == report["runs"]["started"] > 0
     security = report["security"]
     assert security["revoked"] == security["refused_by_broker"] > 0
@@ -230,7 +230,7 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
 def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
     files = write_data(tmp_path / "data", 2, 1)
     limits = dict.fromkeys((COORDINATOR, *files), 128 * 1024)
-    fleet = Fleet(tmp_path, files, "mosquitto", limits, secure=True)
+    fleet = Fleet(tmp_path, files, "mosquitto", limits, {"secure"})
     assert fleet.office is not None
     try:
         for name in fleet.processes:

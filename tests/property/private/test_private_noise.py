@@ -23,7 +23,9 @@ from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
 from glassfleet.private.layout import add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, pair_keys
-from lab.schemes.dp_tree.noise import deviation
+from lab.schemes.dp_tree import DpTreeQuestion
+from lab.schemes.dp_tree.growth import Growth
+from lab.schemes.dp_tree.params import deviation
 from schemas import codec
 from schemas.errors import UsageError
 from tests.support.memory_broker import Faults
@@ -112,7 +114,7 @@ def test_difference_of_two_editions_has_the_noise_of_both() -> None:
         _, task = group.edges_task()
         before, after = (group.ask(task, each) for each in (group.edition(0), group.edition(1, without=3)))
         draws.append((before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3]))
-    whole = deviation(group.parameters.edge_epsilon(2), "local", 1)
+    whole = deviation(DP_TREE.read(task).sums()["histogram"][1], "local", 1)
     assert np.std(draws) > 1.2 * whole  # sqrt(2) of it
     # The attack that it is against: what stays of shares that are the same in both editions is those of three.
     group = Group(epsilon=0.5, losses=3)
@@ -133,7 +135,7 @@ def test_shares_are_for_the_members_of_an_edition_whatever_the_coordinator_says(
 def test_asking_again_costs_and_a_vehicle_answers_no_more_than_the_budget_has() -> None:
     group = Group(max_depth=1, losses=1, edge_share=0.5)
     state, task = group.edges_task()
-    spent = group.parameters.edge_epsilon(2) * 2
+    spent = DP_TREE.read(task).cost
     sums = group.ask(task, group.edition(0))
     assert [chain.spent for chain in group.chains.values()] == pytest.approx([spent] * len(NAMES))
     again = group.ask(task, group.edition(0))
@@ -160,9 +162,10 @@ def test_asking_again_costs_and_a_vehicle_answers_no_more_than_the_budget_has() 
 def test_epsilon_of_a_run_is_divided_among_its_questions_and_the_losses() -> None:
     for losses in (0, 1, 3, 20):
         parameters = DP_TREE.Parameters(losses=losses, max_depth=4, edge_share=0.3)
-        levels = [parameters.node_epsilon(last=False) + 5 * parameters.cell_epsilon(5)] * 4
-        asked = [5 * parameters.edge_epsilon(5), *levels, parameters.node_epsilon(last=True)]
-        assert sum(asked) + losses * max(asked) == pytest.approx(parameters.epsilon)
+        levels = [replace(Growth.root(), level=np.full(1, depth, dtype=np.int32)) for depth in range(5)]
+        asked = [DpTreeQuestion("level", parameters, DOMAIN, 3, growth=growth) for growth in levels]
+        costs = [each.cost for each in (DpTreeQuestion("edges", parameters, DOMAIN, 3), *asked)]
+        assert sum(costs) + losses * max(costs) == pytest.approx(parameters.epsilon)
     assert private_parameters(DP_TREE, DP_TREE.Parameters()).losses == 3
 
 

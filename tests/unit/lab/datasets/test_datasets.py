@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from console import main
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import RawTable, fetch, read_any, read_arff, read_keel, verify
+from lab.datasets.fetch import RawTable, fetch, read_any, read_tagged, verify
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, VerificationError
 from tests.support.processes import serving
@@ -50,8 +50,8 @@ WANTED = RawTable(("Wind", "Sky", "Temperature"), [["1.50", "clear", "20.0"], ["
 
 
 def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells() -> None:
-    assert read_keel(KEEL) == WANTED
-    table = read_arff(ARFF)
+    assert read_tagged(KEEL) == WANTED
+    table = read_tagged(ARFF)
     assert table.names == ("Wind", "the sky", "Temperature")
     assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
 

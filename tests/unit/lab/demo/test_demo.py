@@ -117,7 +117,7 @@ def test_live_display_fits_the_terminal_and_keeps_its_height_while_a_model_grows
     for rounds in range(12):
         live.say(f"event {rounds}")
         live.look(running(rounds, vehicles), vehicles)
-        drawn = live._console.render_lines(live._draw(), pad=False)
+        drawn = live.console.render_lines(live.draw(), pad=False)
         assert all(sum(part.cell_length for part in line) <= columns for line in drawn)
         heights.add(len(drawn))
     assert len(heights) == 1

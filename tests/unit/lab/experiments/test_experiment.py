@@ -16,9 +16,8 @@ from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.simulation import federated
 from lab.experiments.command import experiment
-from lab.experiments.folds import SETTINGS
+from lab.experiments.folds import SETTINGS, protocol_of
 from lab.protocols import frbc, tsk
-from lab.protocols.choice import protocol_of
 from lab.protocols.frbc import skewed_split
 from lab.protocols.paper import NESTED_KFOLD, minmax_domain, pooled_domain
 from lab.protocols.references import ANCHORS, REFERENCES, fit_reference

@@ -93,18 +93,13 @@ def data(tmp_path: Path) -> Path:
 
 
 def jobs_of(count: int, **more: Any) -> list[Job]:
-    return [
-        Job(
-            "fold",
-            {"fold": fold, "scheme": "frt", "file": "table.csv", "settings": ["federated"], "clients": 3, **more},
-        )
-        for fold in range(count)
-    ]
+    some = {"scheme": "frt", "file": "table.csv", "settings": ["federated"], "clients": 3, **more}
+    return [Job("fold", {"fold": fold, **some}) for fold in range(count)]
 
 
 class LoggedWork(Work):
     def __init__(self) -> None:
-        super().__init__("computing")
+        super().__init__("computing", silence=1e9)
         self.lines: list[str] = []
 
     def say(self, line: str, *, out: bool = False) -> None:

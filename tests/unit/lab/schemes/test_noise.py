@@ -13,7 +13,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.simulation import federated
 from lab.schemes.dp_tree import SCHEME, DpTreeParameters
-from lab.schemes.dp_tree.noise import draw, true_epsilon
+from lab.schemes.dp_tree.params import draw, true_epsilon
 from schemas.errors import RunFailedError
 
 DOMAIN = Domain(
