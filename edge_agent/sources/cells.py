@@ -52,7 +52,8 @@ def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
 
 def empty_cell(where: str, name: str, row: int) -> DataError:
     """Say that a cell is empty."""
-    return wrong_cell(where, name, row, "the cell is empty", "An agent takes empty cells of inputs with --missing; else fill it in")
+    mend = "An agent takes empty cells of inputs with --missing; else fill it in"
+    return wrong_cell(where, name, row, "the cell is empty", mend)
 
 
 def not_finite(where: str, name: str, row: int, value: float) -> DataError:
