@@ -177,7 +177,7 @@ def test_value_far_outside_that_is_repeated_is_named_and_missing_when_the_plan_s
     assert (report.warnings, report.missing) == ([], {"speed": {"65535": 3}})
 
 
-PERSONS = {
+PERSONS: dict[str, Any] = {
     "driver": lambda row: "AB"[row % 2],
     "who": lambda row: ["Ada Lovelace", "Grace Hopper"][row % 2],
     "car": lambda row: ["WVWZZZ1JZXW000001", "WVWZZZ1JZXW000002"][row % 2],
