@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 _COLOURS: Final = {"debug": 32, "info": 32, "warning": 33, "error": 31}
-_EVENT_WIDTH: Final = 30
 
 
 class LogWriter:
@@ -53,7 +52,7 @@ def _for_people(time: str, level: str, event: str, fields: dict[str, Any]) -> st
     shown = f"{level:9}"
     if sys.stderr.isatty():
         shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
-    words = [f"{time} [{shown}] {event:{_EVENT_WIDTH}}", *(f"{name}={_word(fields[name])}" for name in sorted(fields))]
+    words = [f"{time} [{shown}] {event:30}", *(f"{name}={_word(fields[name])}" for name in sorted(fields))]
     return " ".join(words).rstrip() + trace
 
 

@@ -82,8 +82,9 @@ class ColumnVerdict:
 def judge(given: Cells, separator: str) -> ColumnVerdict:
     """Return what becomes of a column, as far as its own cells tell."""
     filled = [cell for cell in given.cells if cell]
-    among = [cell for cell in filled if not is_mark(cell, among_words=True)]
-    valued = [cell for cell in among if not is_mark(cell)]
+    marked = {cell for cell in filled if is_mark(cell)}
+    among = [cell for cell in filled if cell not in marked or not is_mark(cell, among_words=True)]
+    valued = [cell for cell in among if cell not in marked]
     column = ColumnPlan(unit=given.unit)
     if not among:
         marks = frozenset(cell.lower() for cell in filled)
@@ -146,9 +147,10 @@ def _truth(cells: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _numbers(given: Cells, column: ColumnPlan, written: Sequence[str], separator: str) -> ColumnVerdict:
-    marks = frozenset(cell.lower() for cell in given.cells if cell and is_mark(cell))
     known = set(written)
-    odd = [cell for cell in given.cells if cell and not is_mark(cell) and cell not in known]
+    others = [cell for cell in given.cells if cell and cell not in known]
+    marks = frozenset(cell.lower() for cell in others if is_mark(cell))
+    odd = [cell for cell in others if not is_mark(cell)]
     if odd:
         shown = list(dict.fromkeys(odd))
         listed = ", ".join(f"{cell[:30]!r} (line {given.line(cell)})" for cell in shown[:3])

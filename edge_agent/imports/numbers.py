@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Final
 
 SPACES: Final = "\u00a0\u2009\u202f\u2007 "
@@ -28,9 +28,16 @@ class NumberMarks:
     decimal: str
     thousands: str = ""
 
+    @cached_property
+    def _form(self) -> re.Pattern[str]:
+        mark = re.escape(self.thousands)
+        grouped = rf"|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" if mark else ""
+        point = re.escape(self.decimal)
+        return re.compile(rf"[+\-\u2212]?(?:\d+{grouped}|(?={point}\d))(?:{point}\d*)?(?:[eE][+-]?\d+)?$", re.ASCII)
+
     def value(self, number: str) -> float:
         """Return the number; raises ValueError where it is not written so."""
-        if not _form(self).match(number):
+        if not self._form.match(number):
             raise ValueError(number)
         text = number.replace(self.thousands, "") if self.thousands else number
         return float(text.replace(self.decimal, ".").replace("\u2212", "-"))
@@ -39,14 +46,6 @@ class NumberMarks:
         """Return the lines of a plan that say so."""
         between = f', thousands = "{self.thousands}"' if self.thousands else ', thousands = ""'
         return f'decimal = "{self.decimal}"{between}'
-
-
-@cache
-def _form(reading: NumberMarks) -> re.Pattern[str]:
-    mark = re.escape(reading.thousands)
-    grouped = rf"|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" if mark else ""
-    point = re.escape(reading.decimal)
-    return re.compile(rf"[+\-\u2212]?(?:\d+{grouped}|(?={point}\d))(?:{point}\d*)?(?:[eE][+-]?\d+)?$", re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -330,6 +330,6 @@ class Domain(BaseModel):
 
 def _scale(values: NDArray[np.float64], low: Any, high: Any, most: Any = 1.0) -> NDArray[np.float64]:
     width = high - low
-    safe = np.where(width > 0, width, 1.0)
-    scaled = np.clip((values - low) / safe, 0.0, most)
-    return np.where(width > 0, scaled, 0.0)
+    varies = width > 0
+    scaled = ((values - low) / np.where(varies, width, 1.0)).clip(0.0, most)
+    return np.where(varies, scaled, 0.0)

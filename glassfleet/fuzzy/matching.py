@@ -67,8 +67,8 @@ def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Ar
     """
     lines = coefficients[rule].T
     output: Array = lines[-1]
-    for slope, value in zip(lines[:-1], scaled.T, strict=True):
-        output = output + slope * value
+    for term in lines[:-1] * scaled.T:
+        output = output + term
     return output
 
 

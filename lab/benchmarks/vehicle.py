@@ -1,8 +1,8 @@
 """What a vehicle pays: processor seconds of whole runs, microseconds of a forecast, the memory of an agent.
 
 `stages` starts one real agent process with 36,000 rows of 15 inputs. With a broker and a coordinator it learns an exact
-FRT (level by level, leaves, weights), and scores it against one of its own. Its resident and peak memory (``VmRSS``,
-``VmHWM`` of /proc) are taken after each stage.
+FRT (level by level, leaves, weights), and scores it against one of its own. Its resident and peak memory, and what of
+the former is its own (``VmRSS``, ``VmHWM`` and ``RssAnon`` of /proc) are taken after each stage.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def write_rows(path: Path) -> None:
             file.write(("test," if index % 6 == 5 else "train,") + ",".join(f"{cell:.6f}" for cell in cells) + "\n")
 
 
-def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
-    """Yield each stage of a run as it is reached: its name, resident and peak memory in MB, seconds of processor."""
+def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
+    """Yield each stage of a run as it is reached: its name, what `memory` says, seconds of processor."""
     write_rows(folder / "rows.csv")
     broker = launch("auto", state_dir=folder / "broker")
     arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
@@ -74,11 +74,11 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
 def memory_of_stages() -> None:
     """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = [
-            {"stage": stage, "RSS MB": f"{resident:.1f}", "peak MB": f"{peak:.1f}", "CPU s": f"{seconds:.1f}"}
-            for stage, resident, peak, seconds in stages(Path(folder))
-        ]
-    print_table(f"An agent with {ROWS:,} rows x {INPUTS} inputs", lines)
+        lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]
+    names = ("stage", "RSS MB", "peak MB", "own MB", "CPU s")
+    print_table(
+        f"An agent with {ROWS:,} rows x {INPUTS} inputs", [dict(zip(names, line, strict=True)) for line in lines]
+    )
 
 
 FORECASTS, TIMES = 1000, 1000

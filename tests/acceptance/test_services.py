@@ -31,8 +31,8 @@ def vehicles(tmp_path: Path) -> list[Path]:
     return files
 
 
-def start_cloud(processes: Processes, kind: str = "embedded") -> Process:
-    broker = processes.start("broker", "--port", "0", "--kind", kind)
+def start_cloud(processes: Processes) -> Process:
+    broker = processes.start("broker", "--port", "0", "--kind", "embedded")
     processes.until(lambda: processes.note("broker-url").startswith("mqtt://"), broker)
     coordinator = processes.start("coordinator", "--api-port", "0")
     processes.until(lambda: processes.note("api-url"), coordinator)

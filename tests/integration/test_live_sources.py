@@ -25,7 +25,7 @@ from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
 from schemas.errors import UsageError
 from tests.support.coordinator_http import record_of, small_document
-from tests.support.processes import Processes, eventually
+from tests.support.processes import Call, Processes, eventually
 
 TOPIC = "vehicle/samples"
 PLAN = """
@@ -61,13 +61,13 @@ def car(url: str) -> Iterator[PahoTransport]:
 
 @pytest.mark.needs("mosquitto")
 def test_stored_sample_is_one_row_however_often_the_collector_starts_and_a_missed_one_too(
-    url: str, car: PahoTransport, tmp_path: Path, processes: Processes
+    url: str, car: PahoTransport, tmp_path: Path, call: Call
 ) -> None:
     store = tmp_path / "drive.window"
 
     def collect() -> list[int]:
         source = ("--source", f"{url}/{TOPIC}", "--count", "1", "--store", str(store), "--json")
-        done = processes.call("data", "collect", *source)
+        done = call("data", "collect", *source)
         assert done.returncode == 0, done.stderr
         printed = json.loads(done.stdout)
         return [printed[name] for name in ("taken", "known", "rows")]
@@ -162,7 +162,7 @@ def test_what_is_no_value_of_a_viss_server_is_told(payload: bytes, words: str) -
 
 
 def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
-    tmp_path: Path, processes: Processes
+    tmp_path: Path, processes: Processes, call: Call
 ) -> None:
     pytest.importorskip("kuksa_client")
     from tests.support.vehicle.databroker import GEAR, SPEED, TYPES, Databroker, overlay
@@ -210,11 +210,11 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     assert [name for name, _ in printed] == ["Value", "Rule", "IsAlert"]
     assert printed[-1] == ("IsAlert", True)
 
-    done = processes.call("doctor", "--kuksa", url, "--json")
+    done = call("doctor", "--kuksa", url, "--json")
     found = [each for each in json.loads(done.stdout) if each["check"] == "databroker"]
     assert [each["level"] for each in found] == ["ok", "ok", "ok"], found
     assert "IsAlert is true" in found[-1]["says"]
     server.stop()
-    done = processes.call("doctor", "--kuksa", url, "--json")
+    done = call("doctor", "--kuksa", url, "--json")
     assert done.returncode == 1
     assert "Does it run there" in done.stdout

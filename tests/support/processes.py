@@ -124,10 +124,8 @@ class Processes(ProcessFleet):
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
 
-def on_terminal(
-    command: Sequence[str], *, typed: bytes = b"", columns: int = 100, out: int | None = None, **environment: str
-) -> tuple[int, str]:
-    """Run a command on a terminal, `typed` there, stdout elsewhere where `out` says so; exit code and what was sent.
+def on_terminal(command: Sequence[str], *, columns: int = 100, **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal; exit code and what was sent.
 
     One that begins with a dash is Python's; any other is ``glassfleet``'s.
     """
@@ -136,11 +134,10 @@ def on_terminal(
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
     program = command if command[0].startswith("-") else ["-m", "console.main", *command]
     process = subprocess.Popen(  # `lab.processes` has no terminals
-        [sys.executable, *program], stdin=side, stdout=side if out is None else out, stderr=side,
+        [sys.executable, *program], stdin=side, stdout=side, stderr=side,
         env={**kept, "TERM": "xterm-256color", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip
     os.close(side)
-    os.write(main, typed)
     sent = b""
     ready = selectors.DefaultSelector()
     ready.register(main, selectors.EVENT_READ)

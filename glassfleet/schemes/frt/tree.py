@@ -187,29 +187,28 @@ class Reached:
 
     def descend(self, tree: FrtTree, members: Memberships) -> Reached:
         """Return the entries of the children: at most two per entry, as two neighbouring sets fire."""
-        split = tree.split[self.node]
-        at = self if (split >= 0).all() else self.only(split >= 0)
-        place = tree.split[at.node], at.row
-        upper = members.upper[place]
-        cell = at.node * tree.n_sets + members.lower[place]
-        node = tree.child.ravel()[np.concatenate([cell, cell + 1])]
-        strength = np.concatenate([at.strength * (1.0 - upper), at.strength * upper])
+        split = tree.split.take(self.node)
+        if (split < 0).any():
+            return self.only(split >= 0).descend(tree, members)
+        upper = members.upper[split, self.row]
+        cell = self.node * tree.n_sets + members.lower[split, self.row]
+        node = tree.child.take(np.concatenate([cell, cell + 1]))
+        strength = np.concatenate([self.strength * (1.0 - upper), self.strength * upper])
         (keep,) = ((node >= 0) & (strength > 0.0)).nonzero()
-        return Reached(np.concatenate([at.row, at.row])[keep], node[keep], strength[keep])
+        return Reached(np.concatenate([self.row, self.row]).take(keep), node.take(keep), strength.take(keep))
 
 
 def reach_leaves(tree: FrtTree, members: Memberships) -> Reached:
     """Return the entries of all nodes without children."""
     at, parts = Reached.root(members.rows), []
     while at.size:
-        leaf = tree.split[at.node] < 0
+        leaf = tree.split.take(at.node) < 0
         if leaf.any():
             parts.append(at.only(leaf))
-        if leaf.all():
-            break
-        at = at.descend(tree, members)
-    if not parts:
-        return at
+            at = at.only(~leaf)
+        at = at.descend(tree, members) if at.size else at
+    if len(parts) < 2:
+        return parts[0] if parts else at
     return Reached(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "node", "strength")))
 
 

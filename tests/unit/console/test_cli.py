@@ -113,6 +113,7 @@ NOBODY, ELSEWHERE = "mqtt://127.0.0.1:9", "mqtt://10.255.255.1"
         (["agent"], 2, "id is missing: give --id"),
         (["agent", "--config", "nofile.toml"], 2, "cannot read nofile.toml"),
         (["coordinator", "--config", "nofile.toml"], 2, "cannot read"),
+        (["lab", "chaos", "--faults", "0", "--keep", "/proc"], 2, "is not empty"),
         (["demo", "--drop", "2"], 2, "2.0 is not in the range 0<=x<=1"),
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),

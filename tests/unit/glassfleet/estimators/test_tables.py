@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,21 @@ from glassfleet.estimators import (
 )
 
 
+@cache
+def learned() -> tuple[FuzzyTreeClassifier, Any, Any]:
+    rng = np.random.default_rng(0)
+    city, size = rng.choice(["Campinas", "Natal", "Recife", "Santos"], 600), rng.uniform(20, 200, 600)
+    table = pd.DataFrame({"city": city, "size": size, "new": rng.random(600) < 0.5})
+    price = pd.Series(np.where(np.isin(city, ["Natal", "Santos"]) & (size > 80), "dear", "cheap"), name="price")
+    parts = [(table[i::3], price[i::3]) for i in range(3)]
+    return FuzzyTreeClassifier().fit_federated(parts), table, price
+
+
 class TestTables:
     """Data frames: names, columns of text, one row in each of its forms."""
 
     def learner(self) -> tuple[FuzzyTreeClassifier, Any, Any]:
-        rng = np.random.default_rng(0)
-        city, size = rng.choice(["Campinas", "Natal", "Recife", "Santos"], 600), rng.uniform(20, 200, 600)
-        table = pd.DataFrame({"city": city, "size": size, "new": rng.random(600) < 0.5})
-        price = pd.Series(np.where(np.isin(city, ["Natal", "Santos"]) & (size > 80), "dear", "cheap"), name="price")
-        parts = [(table[i::3], price[i::3]) for i in range(3)]
-        return FuzzyTreeClassifier().fit_federated(parts), table, price
+        return deepcopy(learned())
 
     def test_texts_are_categories_that_parties_find_together(self) -> None:
         tree, table, price = self.learner()

@@ -54,22 +54,14 @@ def summary_of(*arguments: str, jobs: int = 1) -> dict[str, Any]:
 
 @pytest.fixture
 def tables(tmp_path: Path) -> dict[str, str]:
-    """A table with a number, one with a text label, one with 0 and 1, one with a column of text."""
+    """A table with a number, and one with a label."""
     X = np.random.default_rng(5).uniform(0, 10, (240, 3))
     y = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
     *inputs, number = ([f"{value:.6f}" for value in column] for column in (*X.T, y))
-    colour = np.where(X[:, 2] > 5, "red", "blue").tolist()
-    targets = {
-        "number": number,
-        "label": np.where(y > 12, "high", "low").tolist(),
-        "binary": (y > 12).astype(int).astype(str).tolist(),
-    }
-    columns = {name: [*inputs, target] for name, target in targets.items()}
-    columns["text"] = [*inputs[:2], colour, number]
     paths = {}
-    for name, each in columns.items():
+    for name, target in (("number", number), ("label", np.where(y > 12, "high", "low").tolist())):
         path = tmp_path / f"{name}.csv"
-        path.write_text("a,b,c,y\n" + "".join(",".join(row) + "\n" for row in zip(*each, strict=True)))
+        path.write_text("a,b,c,y\n" + "".join(",".join(row) + "\n" for row in zip(*inputs, target, strict=True)))
         paths[name] = str(path)
     return paths
 
