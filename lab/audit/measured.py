@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from coordinator.engine import Engine
 from coordinator.engine.learning import discovery_of
 from coordinator.journal.inspect import entries, runs
 from edge_agent.session.answers import DOMAIN, answer
-from edge_agent.sources import Source, read_source, read_table
+from edge_agent.sources import Source
 from edge_agent.sources.readers import vehicle_files
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, private_parameters
@@ -32,6 +31,7 @@ from lab.audit.options import LeakageOptions
 from lab.audit.report import AttackLine, protection_of, truth
 from lab.audit.report import audit as attack
 from lab.audit.transcript import Opened
+from lab.experiments.rows import source_of
 from schemas.errors import DataError, NotFoundError, UsageError
 from schemas.leakage import SavedModel
 
@@ -59,7 +59,7 @@ def of_run(options: LeakageOptions) -> Measured:
         raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
     target = domain.target_name
     fleet = {
-        agent: _read(files[agent], target, scheme, labels=domain.target is None, hold_back=True) for agent in agents
+        agent: source_of(files[agent], target, scheme, labels=domain.target is None, hold_back=True) for agent in agents
     }
     _check_same(transcript, protection, {agent: each.train for agent, each in fleet.items()})
     rows = {agent: counted_rows(each.train, domain, state.max_rows_each) for agent, each in fleet.items()}
@@ -203,13 +203,9 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     if options.vehicles is None:
-        files = list(vehicle_files(options.data))
-        labels = _are_labels(files[0][1], options.target, scheme)
-        return {agent: _read(path, options.target, scheme, labels=labels, hold_back=True) for agent, path in files}
-
-    labels = _are_labels(options.data, options.target, scheme)
-    both = _read(options.data, options.target, scheme, labels=labels, hold_back=False)
-    data = both.train
+        files = vehicle_files(options.data)
+        return {agent: source_of(path, options.target, scheme, hold_back=True) for agent, path in files}
+    data = source_of(options.data, options.target, scheme).train
     order = np.random.default_rng(0).permutation(data.rows)
     cut = int(data.rows * (1 - HELD_OUT))
     if cut < options.vehicles:
@@ -218,16 +214,3 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     parts = [data.at(places) for places in np.array_split(order[:cut], options.vehicles)]
     held = [data.at(order[cut:]), *(data.at(order[:0]) for _ in parts[1:])]
     return {f"v{number:03d}": Source(*each) for number, each in enumerate(zip(parts, held, strict=True))}
-
-
-def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
-    """Return whether the target of a file is classes: of a scheme that learns both, where it is text."""
-    if len(scheme.purpose) == 1:
-        return "classification" in scheme.purpose
-    table = read_table(path, missing=None)
-    return (target or table.names[-1]) in table.text
-
-
-def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
-    takes = {"categories": scheme.abilities.categories, "missing": scheme.abilities.missing_cells}
-    return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

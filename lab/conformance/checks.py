@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +21,39 @@ from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOut
 from lab.conformance.private import private
 from lab.conformance.questions import Question, answer, difference, questions
 from schemas.envelope import Envelope
-from schemas.messages import AgentState, ContributionBody, Refusal, Request
+from schemas.messages import AgentState, ContributionBody, Outcome, Refusal, Request
 from schemas.rounds import place_in_sample
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, in which the agent is asked."""
+
+    examiner: Examiner
+    id: str
+
+    def ask(self, task: Task, whom: dict[str, Any] | None = None, **how: int) -> str:
+        """Open a round; return the digest of the task."""
+        return self.examiner.ask(self.id, in_run(task, self.id), whom=whom, **how)
+
+    def pose(self, task: Task, whom: dict[str, Any] | None = None) -> tuple[str, Heard | None]:
+        """Ask, and wait for the answer."""
+        digest = self.ask(task, whom)
+        return digest, self.answer(digest)
+
+    def answer(self, digest: str, within: float = PATIENCE) -> Heard | None:
+        """Return the answer or refusal; None: none came."""
+        return self.examiner.answer(self.id, digest, within=within)
+
+    def receipt(self, digest: str, outcome: Outcome = "accepted", reason: str = "") -> None:
+        """Tell the agent what became of its answer."""
+        self.examiner.receipt(self.id, digest, outcome, reason)
+
+    def is_silent(self, digest: str = "", *, after: float = 0.0) -> bool:
+        """Whether nothing more comes about the run; `after` seconds in which something may have been on its way."""
+        if after:
+            self.examiner.wait_for((ContributionBody,), self.id, within=after)
+        return self.examiner.wait_for((ContributionBody, Refusal), self.id, digest, within=SILENCE) is None
 
 
 @dataclass
@@ -41,25 +74,23 @@ class Bench:
     runs: int = 0
     asked: list[Question] = field(default_factory=list)
 
-    def run(self) -> str:
+    def new_run(self) -> str:
         """Return the id of a new run."""
         self.runs += 1
         return f"check-{self.examiner.incarnation}-{self.runs}"
+
+    @contextmanager
+    def run(self) -> Iterator[Run]:
+        """Begin a run, and end it."""
+        run = Run(self.examiner, self.new_run())
+        yield run
+        self.examiner.end(run.id)
 
     def simple(self, *, salt: int = 0) -> Task:
         """Return a short question: one histogram; another one for each `salt`."""
         name = self.data.features[0]
         grids: dict[str, Any] = {name: Grid(0.0, 1.0 + salt, 8, 8, 8).to_value()}
         return Task("domain", "histogram", {"columns": grids, "target": self.data.target, "min_count": 0, "round": 2})
-
-    def pose(self, run: str, task: Task, whom: dict[str, Any] | None = None) -> tuple[str, Heard | None]:
-        """Ask, and wait for the answer."""
-        digest = self.examiner.ask(run, task, whom=whom)
-        return digest, self.examiner.answer(run, digest)
-
-    def is_silent(self, run: str, digest: str = "") -> bool:
-        """Whether nothing more comes about a run."""
-        return self.examiner.wait_for((ContributionBody, Refusal), run, digest, within=SILENCE) is None
 
 
 Check = Callable[[Bench], list[str]]
@@ -89,23 +120,19 @@ def births(bench: Bench) -> list[str]:
 
 def exact(bench: Bench) -> list[str]:
     """Every question of discovery and of the schemes that it offers: equal to the last bit."""
-    faults, run, name = [], "", ""
-    for each in questions(bench.data, bench.schemes):
-        if each.name.partition(", question")[0] != name:
-            if run:
-                bench.examiner.end(run)
-            run, name = bench.run(), each.name.partition(", question")[0]
-        task = in_run(each.task, run)
-        digest, heard = bench.pose(run, task)
-        actual, why = _read(heard)
-        if actual is None:
-            faults.append(f"{each.name}: {why}")
-            continue
-        bench.examiner.receipt(run, digest)
-        bench.asked.append(each)
-        if text := difference(task, each.expected, actual) if each.exact else _condensed(each, actual, bench.data):
-            faults.append(f"{each.name}: {text}")
-    bench.examiner.end(run)
+    faults = []
+    for _, some in groupby(questions(bench.data, bench.schemes), lambda each: each.name.partition(", question")[0]):
+        with bench.run() as run:
+            for each in some:
+                task = in_run(each.task, run.id)
+                digest, heard = run.pose(task)
+                actual, text = _read(heard)
+                if actual is not None:
+                    run.receipt(digest)
+                    bench.asked.append(each)
+                    is_one = each.exact
+                    text = difference(task, each.expected, actual) if is_one else _condensed(each, actual, bench.data)
+                faults += [f"{each.name}: {text}"] if text else []
     return faults
 
 
@@ -143,11 +170,10 @@ def condensed_alike(bench: Bench) -> list[str]:
         raise LeftOutError("no question about condensed rows was answered")
     actual = []
     for _ in range(2):
-        run = bench.run()
-        digest, heard = bench.pose(run, in_run(first.task, run))
-        bench.examiner.receipt(run, digest)
-        bench.examiner.end(run)
-        actual.append(_read(heard)[0])
+        with bench.run() as run:
+            digest, heard = run.pose(first.task)
+            run.receipt(digest)
+            actual.append(_read(heard)[0])
     one, other = actual
     if one is None or other is None:
         return ["no answer"]
@@ -158,63 +184,58 @@ def condensed_alike(bench: Bench) -> list[str]:
 def resends(bench: Bench) -> list[str]:
     """Without a receipt the same answer again, in ever longer waits; with one, of whatever outcome, silence."""
     faults = []
-    for outcome, reason in (("accepted", ""), ("late", "the round is closed"), ("rejected", "conflict")):
-        run = bench.run()
-        digest, first = bench.pose(run, in_run(bench.simple(), run))
-        second = bench.examiner.answer(run, digest)
-        if first is None or second is None:
-            faults.append(f"not sent again without a receipt, within {PATIENCE:g} s")
-        elif not same_bytes(first, second):
-            faults.append("another answer when it was sent again")
-        bench.examiner.receipt(run, digest, outcome, reason)  # type: ignore[arg-type]
-        bench.examiner.wait_for((ContributionBody,), run, within=0.5)  # one may have been on its way
-        if not bench.is_silent(run):
-            faults.append(f"sent again after the receipt {outcome!r}")
-        bench.examiner.end(run)
+    outcomes: dict[Outcome, str] = {"accepted": "", "late": "the round is closed", "rejected": "conflict"}
+    for outcome, reason in outcomes.items():
+        with bench.run() as run:
+            digest, first = run.pose(bench.simple())
+            second = run.answer(digest)
+            if first is None or second is None:
+                faults.append(f"not sent again without a receipt, within {PATIENCE:g} s")
+            elif not same_bytes(first, second):
+                faults.append("another answer when it was sent again")
+            run.receipt(digest, outcome, reason)
+            if not run.is_silent(after=0.5):
+                faults.append(f"sent again after the receipt {outcome!r}")
     return faults
 
 
 def duplicates(bench: Bench) -> list[str]:
     """Duplicates: a request or a receipt that comes twice, or for nothing, changes nothing."""
-    run = bench.run()
-    task = in_run(bench.simple(), run)
     bench.examiner.receipt("no-such-run", "0" * 64, "unknown-run")
-    bench.examiner.ask(run, task)
-    digest, first = bench.pose(run, task)
-    if first is None:
-        return ["no answer to a request that came twice"]
-    bench.examiner.receipt(run, digest)
-    bench.examiner.receipt(run, digest)
-    bench.examiner.wait_for((ContributionBody,), run, within=1.0)
-    bench.examiner.ask(run, task)
-    faults = [] if bench.is_silent(run) else ["answered again after its receipt"]
-    bench.examiner.end(run)
-    return faults
+    with bench.run() as run:
+        run.ask(bench.simple())
+        digest, first = run.pose(bench.simple())
+        if first is None:
+            return ["no answer to a request that came twice"]
+        run.receipt(digest)
+        run.receipt(digest)
+        bench.examiner.wait_for((ContributionBody,), run.id, within=1.0)
+        run.ask(bench.simple())
+        return [] if run.is_silent() else ["answered again after its receipt"]
 
 
 def newest(bench: Bench) -> list[str]:
     """Newer requests of a run park the answer to an older one; asked again, it is the same."""
-    run, faults = bench.run(), []
-    one, two = (in_run(bench.simple(salt=salt), run) for salt in (1, 2))
-    first_digest, first = bench.pose(run, one)
-    second_digest, second = bench.pose(run, two)
-    bench.examiner.wait_for((ContributionBody,), run, first_digest, within=0.5)
-    if second is None:
-        return ["no answer to the newer request"]
-    bench.examiner.receipt(run, second_digest)
-    if not bench.is_silent(run, first_digest):
-        faults.append("the answer to the older request was sent again")
-    again = bench.pose(run, one)[1]
-    if again is None or first is None:
-        faults.append("no answer when the older task was asked again")
-    elif not same_bytes(first, again):
-        faults.append("another answer when the older task was asked again")
-    bodies = [heard.body for heard in (first, second, again) if heard is not None]
-    rows = {(each.rows, each.data_digest) for each in bodies if isinstance(each, ContributionBody)}
-    if len(rows) > 1:
-        faults.append("rows or data_digest changed within a run")
-    bench.examiner.receipt(run, first_digest)
-    bench.examiner.end(run)
+    faults = []
+    with bench.run() as run:
+        first_digest, first = run.pose(bench.simple(salt=1))
+        second_digest, second = run.pose(bench.simple(salt=2))
+        bench.examiner.wait_for((ContributionBody,), run.id, first_digest, within=0.5)
+        if second is None:
+            return ["no answer to the newer request"]
+        run.receipt(second_digest)
+        if not run.is_silent(first_digest):
+            faults.append("the answer to the older request was sent again")
+        again = run.pose(bench.simple(salt=1))[1]
+        if again is None or first is None:
+            faults.append("no answer when the older task was asked again")
+        elif not same_bytes(first, again):
+            faults.append("another answer when the older task was asked again")
+        bodies = [heard.body for heard in (first, second, again) if heard is not None]
+        rows = {(each.rows, each.data_digest) for each in bodies if isinstance(each, ContributionBody)}
+        if len(rows) > 1:
+            faults.append("rows or data_digest changed within a run")
+        run.receipt(first_digest)
     return faults
 
 
@@ -222,135 +243,120 @@ def whom(bench: Bench) -> list[str]:
     """Who is asked answers, and nobody else: asked, sample, without, not-asked."""
     agent, faults = bench.examiner.agent, []
     last = place_in_sample("salt", agent)
-    before = f"{int(last, 16) - 1:064x}"
+    inside, before = ({"salt": "salt", "last": each} for each in (last, f"{int(last, 16) - 1:064x}"))
     cases: list[tuple[str, dict[str, Any], bool]] = [
         ("asked names others", {"asked": ["somebody"]}, False),
         ("asked names it", {"asked": [agent]}, True),
-        ("sample without it", {"sample": {"salt": "salt", "last": before}}, False),
-        ("sample with it", {"sample": {"salt": "salt", "last": last}}, True),
+        ("sample without it", {"sample": before}, False),
+        ("sample with it", {"sample": inside}, True),
         ("without names it", {"without": [agent]}, False),
-        ("sample with it, without names it", {"sample": {"salt": "salt", "last": last}, "without": [agent]}, False),
+        ("sample with it, without names it", {"sample": inside, "without": [agent]}, False),
         ("without names others", {"without": ["somebody"]}, True),
     ]
     for salt, (what, people, answers) in enumerate(cases):
-        run = bench.run()
-        task = in_run(bench.simple(salt=salt), run)
-        digest = bench.examiner.ask(run, task, whom=people)
-        heard = bench.examiner.answer(run, digest, within=PATIENCE if answers else SILENCE)
-        if (heard is not None) != answers:
-            faults.append(f"{what}: {'no answer' if answers else 'answered'}")
-        bench.examiner.receipt(run, digest)
-        bench.examiner.end(run)
-    run = bench.run()
-    digest, _ = bench.pose(run, in_run(bench.simple(salt=1), run))
-    bench.examiner.receipt(run, digest, "rejected", "not-asked")
-    bench.examiner.wait_for((ContributionBody,), run, within=0.5)
-    bench.examiner.ask(run, in_run(bench.simple(salt=2), run))
-    if not bench.is_silent(run):
-        faults.append("answers in a run that answered not-asked")
-    digest, heard = bench.pose(run, in_run(bench.simple(salt=3), run), {"asked": [agent]})
-    if heard is None:
-        faults.append("after not-asked it does not answer a request that names it")
-    bench.examiner.receipt(run, digest)
-    bench.examiner.end(run)
+        with bench.run() as run:
+            digest = run.ask(bench.simple(salt=salt), people)
+            heard = run.answer(digest, PATIENCE if answers else SILENCE)
+            if (heard is not None) != answers:
+                faults.append(f"{what}: {'no answer' if answers else 'answered'}")
+            run.receipt(digest)
+    with bench.run() as run:
+        digest, _ = run.pose(bench.simple(salt=1))
+        run.receipt(digest, "rejected", "not-asked")
+        bench.examiner.wait_for((ContributionBody,), run.id, within=0.5)
+        run.ask(bench.simple(salt=2))
+        if not run.is_silent():
+            faults.append("answers in a run that answered not-asked")
+        digest, heard = run.pose(bench.simple(salt=3), {"asked": [agent]})
+        if heard is None:
+            faults.append("after not-asked it does not answer a request that names it")
+        run.receipt(digest)
     return faults
 
 
 def refusals(bench: Bench) -> list[str]:
     """Refusals of what cannot be answered, so that nobody waits."""
     faults = []
-    body = dict(bench.simple().body)
-    cases = [
-        (
-            "a column that it has not",
-            replace(bench.simple(), body={**body, "columns": {"no such column": Grid().to_value()}}),
-        ),
-        ("a question that the scheme does not know", Task("domain", "no-such-question", {})),
-        ("a damaged task", replace(bench.simple(), body={"columns": 1})),
-    ]
-    for what, task in cases:
-        run = bench.run()
-        digest, heard = bench.pose(run, in_run(task, run))
+    simple = bench.simple()
+    strange = {**simple.body, "columns": {"no such column": Grid().to_value()}}
+    cases = {
+        "a column that it has not": replace(simple, body=strange),
+        "a question that the scheme does not know": Task("domain", "no-such-question", {}),
+        "a damaged task": replace(simple, body={"columns": 1}),
+    }
+    for what, task in cases.items():
+        with bench.run() as run:
+            digest, heard = run.pose(task)
+            if heard is None or not isinstance(heard.body, Refusal):
+                faults.append(f"{what}: {'answered' if heard else 'no word'}, expected a refusal")
+            run.receipt(digest, "accepted", "refusal noted")
+    with bench.run() as run:
+        unknown = Task("no-such-scheme", "level", {})
+        if not run.is_silent(run.ask(unknown)):
+            faults.append("a scheme that it did not offer, asked of all: expected silence")
+        digest, heard = run.pose(unknown, {"asked": [bench.examiner.agent]})
         if heard is None or not isinstance(heard.body, Refusal):
-            faults.append(f"{what}: {'answered' if heard else 'no word'}, expected a refusal")
-        bench.examiner.receipt(run, digest, "accepted", "refusal noted")
-        bench.examiner.end(run)
-    run = bench.run()
-    unknown = in_run(Task("no-such-scheme", "level", {}), run)
-    digest = bench.examiner.ask(run, unknown)
-    if not bench.is_silent(run):
-        faults.append("a scheme that it did not offer, asked of all: expected silence")
-    digest, heard = bench.pose(run, unknown, {"asked": [bench.examiner.agent]})
-    if heard is None or not isinstance(heard.body, Refusal):
-        faults.append("a scheme that it does not have, asked by name: expected a refusal")
-    bench.examiner.receipt(run, digest, "accepted", "refusal noted")
-    bench.examiner.end(run)
+            faults.append("a scheme that it does not have, asked by name: expected a refusal")
+        run.receipt(digest, "accepted", "refusal noted")
     return faults
 
 
 def in_parts(bench: Bench) -> list[str]:
     """Parts: a request in parts is read, and a long answer comes in parts."""
     faults, data = [], bench.data
-    features, is_number = data.features, data.y.dtype.kind == "f"
-    columns = sorted([*features, *([] if not is_number else [data.target])])
-    columns = [name for name in columns if name not in data.categories]
-    if np.isnan(data.X).any():
-        columns = [name for name in columns if not np.isnan(data.X[:, features.index(name)]).any()]
+    columns = sorted([*data.features, *([data.target] if data.y.dtype.kind == "f" else [])])
+    empty = {name for name, column in zip(data.features, data.X.T, strict=True) if np.isnan(column).any()}
+    columns = [name for name in columns if name not in {*data.categories, *empty}]
     grids = {name: Grid(-50.0, 50.0 + place, 2**16, 2**15, 2**15).to_value() for place, name in enumerate(columns)}
-    big = {"columns": grids, "target": data.target, "min_count": 0, "round": 1}
-    run = bench.run()
-    task = in_run(Task("domain", "histogram", big), run)
-    rng = np.random.default_rng(0)
-    for limit in (128 * 1024, 2048):
-        long = replace(task, body={**big, "columns": {f"x{i}" * 20: Grid().to_value() for i in range(200)}})
-        if limit == 2048:
-            task = in_run(long, run)
-        digest = bench.examiner.ask(run, task, limit=limit)
-        heard = bench.examiner.answer(run, digest, within=2 * PATIENCE)
-        if limit == 2048:
-            if heard is None:
-                faults.append("no word to a request that came as a manifest and blobs")
-        elif heard is None:
+    big = Task("domain", "histogram", {"columns": grids, "target": data.target, "min_count": 0, "round": 1})
+    long = replace(big, body={**big.body, "columns": {f"x{i}" * 20: Grid().to_value() for i in range(200)}})
+    with bench.run() as run:
+        digest = run.ask(big)
+        heard = run.answer(digest, 2 * PATIENCE)
+        if heard is None:
             faults.append("no answer to a question of many counts")
         else:
-            actual, why = _read(heard)
-            expected = DISCOVERY.client.contribute(task, data, rng)
-            text = why if actual is None else difference(task, expected, actual)
+            actual, text = _read(heard)
+            task = in_run(big, run.id)
+            expected = DISCOVERY.client.contribute(task, data, np.random.default_rng(0))
+            text = text if actual is None else difference(task, expected, actual)
             faults += [f"a long answer: {text}"] if text else []
             if len(heard.payload) > 128 * 1024:
                 faults.append(f"a message of {len(heard.payload)} bytes, at most 128 KiB may be sent at once")
             elif not heard.parts:
                 faults.append("a long answer did not come in parts")
-        bench.examiner.receipt(run, digest)
-    bench.examiner.end(run)
+        run.receipt(digest)
+        digest = run.ask(long, limit=2048)
+        if run.answer(digest, 2 * PATIENCE) is None:
+            faults.append("no word to a request that came as a manifest and blobs")
+        run.receipt(digest)
     return faults
 
 
 def wrong_messages(bench: Bench) -> list[str]:
     """Messages that cannot be read change nothing: the next request is answered."""
     faults, topics = [], bench.examiner.topics
-    run = bench.run()
-    task = in_run(bench.simple(), run)
-    request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
-    good = Envelope(topics.fleet, request, run=run, scheme="domain", time=1.0).to_bytes()
-    cases = {
-        "garbage": b"\xc1\xff\x00garbage",
-        "a message that is cut off": good[:-40],
-        "another protocol version": good[:-1] + b"\x02",
-        "another fleet": Envelope("another", request, run=run, scheme="domain", time=1.0).to_bytes(),
-        "a field that is not known": b"\x8c" + good[1:-3] + b"\xa1u\x01" + good[-3:],
-        "an empty map": b"\x80",
-    }
-    for what, payload in cases.items():
-        bench.examiner.publish(topics.request(run), payload, retain=True)
-        if not bench.is_silent(run):
-            faults.append(f"{what}: an answer")
-        bench.examiner.publish(topics.receipt(bench.examiner.agent), payload)
-    digest, heard = bench.pose(run, task)
-    if heard is None:
-        faults.append("no answer to a good request after wrong ones")
-    bench.examiner.receipt(run, digest)
-    bench.examiner.end(run)
+    with bench.run() as run:
+        task = in_run(bench.simple(), run.id)
+        request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
+        good = Envelope(topics.fleet, request, run=run.id, scheme="domain", time=1.0).to_bytes()
+        cases = {
+            "garbage": b"\xc1\xff\x00garbage",
+            "a message that is cut off": good[:-40],
+            "another protocol version": good[:-1] + b"\x02",
+            "another fleet": Envelope("another", request, run=run.id, scheme="domain", time=1.0).to_bytes(),
+            "a field that is not known": b"\x8c" + good[1:-3] + b"\xa1u\x01" + good[-3:],
+            "an empty map": b"\x80",
+        }
+        for what, payload in cases.items():
+            bench.examiner.publish(topics.request(run.id), payload, retain=True)
+            if not run.is_silent():
+                faults.append(f"{what}: an answer")
+            bench.examiner.publish(topics.receipt(bench.examiner.agent), payload)
+        digest, heard = run.pose(bench.simple())
+        if heard is None:
+            faults.append("no answer to a good request after wrong ones")
+        run.receipt(digest)
     return faults
 
 
@@ -359,31 +365,30 @@ def connections(bench: Bench) -> list[str]:
     if bench.cut is None or bench.mend is None:
         raise LeftOutError("the agent's connection cannot be cut here (mqtts, or another road to the broker)")
     faults = []
-    run, other = bench.run(), bench.run()
-    digest, first = bench.pose(run, in_run(bench.simple(), run))
-    bench.examiner.forget()
-    bench.cut()
-    end = bench.examiner.wait_for((AgentState,), within=2 * PATIENCE)
-    if end is None or not isinstance(end.body, AgentState) or end.body.status != "down":
-        faults.append("no will: the broker did not say that the agent is down")
-    asked = bench.examiner.ask(other, in_run(bench.simple(salt=1), other))
-    bench.mend()
-    if bench.examiner.birth(within=2 * PATIENCE) is None:
-        faults.append("no birth after it came back")
-    if bench.examiner.answer(other, asked, within=2 * PATIENCE) is None:
-        faults.append("what was asked while it was away was not answered")
-    again = bench.examiner.answer(run, digest, within=2 * PATIENCE)
-    if again is None or first is None or not same_bytes(first, again):
-        faults.append("the answer without a receipt was not sent again as it was")
-    for name, each in ((run, digest), (other, asked)):
-        bench.examiner.receipt(name, each)
-        bench.examiner.end(name)
+    with bench.run() as run, bench.run() as other:
+        digest, first = run.pose(bench.simple())
+        bench.examiner.forget()
+        bench.cut()
+        end = bench.examiner.wait_for((AgentState,), within=2 * PATIENCE)
+        if end is None or not isinstance(end.body, AgentState) or end.body.status != "down":
+            faults.append("no will: the broker did not say that the agent is down")
+        asked = other.ask(bench.simple(salt=1))
+        bench.mend()
+        if bench.examiner.birth(within=2 * PATIENCE) is None:
+            faults.append("no birth after it came back")
+        if other.answer(asked, 2 * PATIENCE) is None:
+            faults.append("what was asked while it was away was not answered")
+        again = run.answer(digest, 2 * PATIENCE)
+        if again is None or first is None or not same_bytes(first, again):
+            faults.append("the answer without a receipt was not sent again as it was")
+        run.receipt(digest)
+        other.receipt(asked)
     return faults
 
 
 def private_runs(bench: Bench) -> list[str]:
     """Of a private run: the key, masks that cancel, and no answer in editions or to questions that single out."""
-    return private(bench.examiner, bench.run(), bench.data, bench.schemes)
+    return private(bench.examiner, bench.new_run(), bench.data, bench.schemes)
 
 
 def encoding(bench: Bench) -> list[str]:
