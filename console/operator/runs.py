@@ -245,8 +245,17 @@ def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) 
     up = len(vehicles) - len(down)
     lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
     known = f"{up} of {len(vehicles)} known vehicles {'is' if up == 1 else 'are'} up{lacks if down else ''}"
-    lines = [printable(f"{known}: the model will rest on those that answer" if up else f"{known}: the run waits")]
-    if could_be_private(spec, up):
+    wanted, target = (spec.get("rounds") or {}).get("gather_agents") or 1, spec.get("target")
+    waits = f"the run waits for {wanted}" if wanted > 1 else "the run waits"
+    lines = [f"{known}: {'the model will rest on those that answer' if up >= wanted else waits}"]
+    if target and all(each.get("target") != target for each in vehicles):
+        lines.append(f"none of them has the target {target!r}")
+    if strangers := sorted({*spec.get("without", ())} - {each["agent"] for each in vehicles}):
+        lines.append(f"not known, so not left out: {', '.join(strangers)}")
+    lines = [printable(line) for line in lines]
+    # A private run does not find out which texts there are.
+    texts = "domain" not in spec and any("words" in each.get("kinds", ()) for each in vehicles)
+    if not texts and could_be_private(spec, up):
         lines.append("this fleet could learn privately, nobody would see a single vehicle's numbers: --private")
     return lines
 

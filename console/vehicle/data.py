@@ -149,8 +149,17 @@ def import_(given: _Options) -> None:
     if given.out is None:
         click.echo("nothing is written: name a table with --out drive.parquet")
         return
-    agent = f"glassfleet agent --id ID --data {shlex.quote(str(given.out))}"
+    agent = " ".join(["glassfleet agent --id ID --data", shlex.quote(str(given.out)), *_kinds(report)])
     click.echo(f"written: {given.out}, target {report.plan.target}. Next: {agent}")
+
+
+def _kinds(report: Report) -> list[str]:
+    """Return the options with which an agent takes such a table."""
+    inputs = [holds for holds in report.columns if holds.name != report.plan.target]
+    texts = any(holds.texts for holds in inputs)
+    labels = any(holds.texts for holds in report.columns if holds.name == report.plan.target)
+    found = {"--categories": texts, "--missing": any(holds.missing for holds in inputs), "--labels": labels}
+    return [option for option, is_so in found.items() if is_so]
 
 
 def _as_file(source: str, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from coordinator.engine.events import NUMBERS, Offer
 from coordinator.engine.state import Round, RunState, share
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
+from glassfleet.errors import REFUSALS
 from schemas.rounds import place_in_sample
 
 REFUSED = "refused: "
@@ -185,6 +186,8 @@ def why_not(reasons: Mapping[str, str]) -> str:
     groups: dict[str, list[str]] = {}
     for agent, reason in sorted(reasons.items()):
         words = "no answer by the deadline" if reason == "deadline" else reason
+        if (code := reason.removeprefix("refused: ")) in REFUSALS:
+            words = f"{reason}: {REFUSALS[code]}"
         plain = words if words.isprintable() else "".join(each if each.isprintable() else " " for each in words)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
     parts = [

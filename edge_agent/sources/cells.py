@@ -43,7 +43,8 @@ def wrong_cell(where: str, name: str, row: int, what: str, mend: str) -> DataErr
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
     """Say that a cell should be a number."""
-    what, mend = "is not a number", "Inputs and target must be numbers: encode the column as numbers, or remove it"
+    what = "is not a number"
+    mend = "An agent takes columns of text with --categories, and a target of texts with --labels"
     if "," in cell and is_number(cell.replace(",", "")):
         what, mend = "has a comma", "Write a point for a decimal comma, and nothing between thousands"
     return wrong_cell(where, name, row, f"{cell[:40]!r} {what}", mend)
@@ -51,7 +52,8 @@ def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
 
 def empty_cell(where: str, name: str, row: int) -> DataError:
     """Say that a cell is empty."""
-    return wrong_cell(where, name, row, "the cell is empty", "Fill it in, or remove the row")
+    mend = "An agent takes empty cells of inputs with --missing; else fill it in"
+    return wrong_cell(where, name, row, "the cell is empty", mend)
 
 
 def not_finite(where: str, name: str, row: int, value: float) -> DataError:

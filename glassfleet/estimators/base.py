@@ -111,7 +111,7 @@ class SchemeEstimator(LearnedEstimator):
 
         So that no row of theirs can be computed, parties answer from made-up rows, drawn with the mean and scatter of
         groups of their own, and tell no count below ``min_rows``. Limits and model then differ from those of ``fit``:
-        little with thousands of rows each, much with tens. With ``exact=True`` rows are used as they are, and the
+        less with thousands of rows each, much with tens. With ``exact=True`` rows are used as they are, and the
         document is that of ``fit`` on all rows, to the last bit (``digest_``). Estimators without this parameter cannot
         promise that; their class says why.
 

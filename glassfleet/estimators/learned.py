@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from glassfleet.data.categories import code_of
@@ -252,6 +252,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 raise ValueError(
                     f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
                 )
+            if bool(model.domain.classes) != is_classifier(learner):
+                kind = "classes" if model.domain.classes else "numbers"
+                raise ValueError(f"{path} holds a model that forecasts {kind}, which {cls.__name__} does not")
             whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
             learner._take(model, whole if record is None else {**whole, **record.parameters})
         return learner

@@ -124,8 +124,8 @@ def change_in_words(metric: str, worse: float) -> str:
 def against(metric: str, beside: Mapping[int, Estimate]) -> str:
     """Say how a candidate stands beside the version that it stands worst beside, with the noise where it matters.
 
-    >>> against("rmse", {3: Estimate(0.004, 0.009, 8), 1: Estimate(-0.1, 0.01, 8)})
-    'error +0.4% against version 3, the best of 2 versions, over 8 vehicles; it may truly be +1.3%, allowed is +1.0%'
+    >>> against("rmse", {3: Estimate(0.004, 0.009, 8)})
+    'not sure enough: error +0.4% against version 3, over 8 vehicles; it may truly be +1.3%, allowed is +1.0%'
     """
     version = max(beside, key=lambda each: beside[each].most)
     estimate, best = beside[version], f", the best of {len(beside)} versions" if len(beside) > 1 else ""
@@ -134,7 +134,8 @@ def against(metric: str, beside: Mapping[int, Estimate]) -> str:
     if estimate.most <= MARGIN:
         return text
     most, limit = (change_in_words(metric, each).partition(" ")[2] for each in (estimate.most, MARGIN))
-    return f"{text}; it may truly be {most}, allowed is {limit}"
+    sure = "not sure enough: " if estimate.change <= MARGIN else ""
+    return f"{sure}{text}; it may truly be {most}, allowed is {limit}"
 
 
 def difference(

@@ -106,7 +106,9 @@ def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
     most = record.parameters.get("max_rows_each", 0)
     window = Window.model_validate(named) if (named := record.parameters.get("window")) else None
     rows = pool([simulation.counted_rows(sources[name].train, domain, most, window) for name in record.cohort])
-    outcome = simulation.central(scheme, parameters, domain, rows)
+    # After a restart of a private run its decisions rest on the groups of both attempts.
+    withheld = record.parameters.get("withheld", ())
+    outcome = simulation.central(scheme, parameters, domain, rows, withheld=withheld)
     assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
     return document_digest(outcome.model.to_document())
 

@@ -150,7 +150,7 @@ def _passed(state: Rollout, result: Tally) -> str:
     if not state.start.plan.gate:
         return f"{text}, worse off: {result.worse}"
     if result.beside_local is not None and result.beside_local >= 0:
-        text += f"; warning: no better than {_alone(state, result.beside_local)}"
+        text += f"; warning: no better than {_alone(state, result.beside_local)}: its page says what to try"
     return text
 
 

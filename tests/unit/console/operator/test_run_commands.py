@@ -28,12 +28,27 @@ OFFER = "this fleet could learn privately, nobody would see a single vehicle's n
 SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "rounds": {}}
 
 
-@pytest.mark.parametrize(("vehicles", "offered"), [(7, False), (8, True)])
-def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(vehicles: int, offered: bool) -> None:
-    fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": f"v{n}", "status": "up"} for n in range(vehicles)])
+@pytest.mark.parametrize(
+    ("vehicles", "kinds", "offered"), [(7, [], False), (8, [], True), (8, ["numbers", "words"], False)]
+)
+def test_private_run_is_offered_in_one_line_to_a_fleet_of_numbers_that_reaches_the_floor(
+    vehicles: int, kinds: list[str], offered: bool
+) -> None:
+    known = [{"agent": f"v{n}", "status": "up", "kinds": kinds} for n in range(vehicles)]
+    fleet: Any = SimpleNamespace(get=lambda _path: known)
     result = quorum_lines(fleet, SPEC, 0.0)
     assert result[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
     assert result[1:] == ([OFFER] if offered else [])
+
+
+def test_what_nobody_here_can_do_is_said_before_the_run_waits_for_it() -> None:
+    fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": "v1", "status": "up", "target": "fuel"}])
+    asked = SPEC | {"rounds": {"gather_agents": 30}, "target": "nope", "without": ["q99", "v1"]}
+    assert quorum_lines(fleet, asked, 0.0) == [
+        "1 of 1 known vehicles is up: the run waits for 30",
+        "none of them has the target 'nope'",
+        "not known, so not left out: q99",
+    ]
 
 
 @pytest.mark.parametrize(

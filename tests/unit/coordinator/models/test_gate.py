@@ -121,11 +121,11 @@ ALONE = "what each vehicle learns alone"
 @pytest.mark.parametrize(
     ("error", "suspect", "reason"),
     [
-        (0.9, "", f"; warning: no better than {ALONE} (error +80.0%)"),
+        (0.9, "", f"; warning: no better than {ALONE} (error +80.0%): its page says what to try"),
         (1.1, "", f"; worse than {ALONE} (error +120.0%); the limit is error +100.0%"),
         (50.0, "", f"; worse than {ALONE} (error more than 10 times as high); the limit is"),
         (0.49, SUSPECT, f"; {SUSPECT}"),
-        (0.51, SUSPECT, f"; warning: no better than {ALONE} (error +2.0%); {SUSPECT}"),
+        (0.51, SUSPECT, f"; warning: no better than {ALONE} (error +2.0%): its page says what to try; {SUSPECT}"),
         (0.6, SUSPECT, f"; worse than {ALONE} (error +20.0%); the limit is error +5.0%; {SUSPECT}"),
     ],
 )

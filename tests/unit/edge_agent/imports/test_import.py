@@ -81,6 +81,21 @@ def test_what_is_to_decide_is_written_into_the_plan_and_decided_there(tmp_path, 
     assert read_source(out).train.X[:3, 1].tolist() == [1100.0, 2101.0, 3102.0]
 
 
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"speed": speed, "fuel": fuel}, ""),
+        ({"road": lambda row: ("city", "rural")[row % 2], "fuel": fuel}, " --categories"),
+        ({"speed": lambda row: "" if row == 5 else str(row), "fuel": fuel}, " --missing"),
+        ({"speed": speed, "road": lambda row: ("city", "rural")[row % 2]}, " --labels"),
+    ],
+)
+def test_command_that_comes_next_takes_the_table(tmp_path, capsys, columns, options):
+    (tmp_path / "drive.csv").write_text(table(**columns))
+    assert run(["data", "import", str(tmp_path / "drive.csv"), "--out", str(tmp_path / "drive.parquet")]) == 0
+    assert capsys.readouterr().out.endswith(f"drive.parquet{options}\n")
+
+
 def test_plan_names_no_file_and_its_digest_tells_two_plans_apart(imported):
     _, report = imported(table(speed=speed, fuel=fuel))
     again = Plan.model_validate(tomllib.loads(report.plan.to_toml()))
@@ -177,7 +192,7 @@ def test_value_far_outside_that_is_repeated_is_named_and_missing_when_the_plan_s
     assert (report.warnings, report.missing) == ([], {"speed": {"65535": 3}})
 
 
-PERSONS = {
+PERSONS: dict[str, Any] = {
     "driver": lambda row: "AB"[row % 2],
     "who": lambda row: ["Ada Lovelace", "Grace Hopper"][row % 2],
     "car": lambda row: ["WVWZZZ1JZXW000001", "WVWZZZ1JZXW000002"][row % 2],
@@ -186,20 +201,18 @@ PERSONS = {
 }
 
 
-@pytest.mark.parametrize("name", PERSONS)
-def test_texts_about_persons_and_vehicles_are_left_out_unless_asked_for_by_name(imported, tmp_path, name):
-    columns: dict[str, Any] = {name: PERSONS[name], "gear": lambda row: "PRD"[row % 3], "fuel": fuel}
-    text = table(**columns)
+def test_texts_about_persons_and_vehicles_are_left_out_unless_asked_for_by_name(imported, tmp_path):
+    text = table(**PERSONS, gear=lambda row: "PRD"[row % 3], fuel=fuel)
     columns, report = imported(text)
     assert list(columns) == ["time", "gear", "fuel"]
-    assert report.why[name].startswith("left out")
+    assert all(report.why[name].startswith("left out") for name in PERSONS)
     source = read_source(tmp_path / "drive-0.csv", categories=True)
     assert source.train.features == ("time", "gear")
-    assert any(name in line for line in source.notes)
-    asked = {**report.plan.columns, name: report.plan.columns[name].model_copy(update={"take": "text"})}
-    columns, _ = imported(text, plan=report.plan.model_copy(update={"columns": asked}))
-    assert len(columns[name]) == 40
-    assert name in read_source(tmp_path / "drive.parquet", categories=True).train.categories
+    assert all(any(name in line for line in source.notes) for name in PERSONS)
+    asked = {name: report.plan.columns[name].model_copy(update={"take": "text"}) for name in PERSONS}
+    columns, _ = imported(text, plan=report.plan.model_copy(update={"columns": {**report.plan.columns, **asked}}))
+    assert [len(columns[name]) for name in PERSONS] == [40] * len(PERSONS)
+    assert PERSONS.keys() <= read_source(tmp_path / "drive.parquet", categories=True).train.categories.keys()
 
 
 def test_agent_takes_a_file_that_needs_no_decision_and_says_in_one_line_what_it_did(tmp_path):

@@ -287,6 +287,8 @@ class TestShown:
         assert tree.to_fml().startswith("<?xml")
         with pytest.raises(ValueError, match="scheme tree, and TSKRegressor is for tsk"):
             TSKRegressor.load(path)
+        with pytest.raises(ValueError, match="forecasts numbers, which FuzzyTreeClassifier does not"):
+            FuzzyTreeClassifier.load(path)
         path.write_text("{}", encoding="utf-8")
         with pytest.raises(ValueError, match="record"):
             FuzzyTreeRegressor.load(path)
