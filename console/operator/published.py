@@ -229,7 +229,7 @@ class PublishedModels:
             reason = self.faults.get((name, version))
             if reason is not None:
                 raise DocumentError(f"model {name} version {version} cannot be read: {reason}")
-            versions = sorted(number for known, number in self.records if known == name)
+            versions = ", ".join(str(number) for known, number in sorted(self.records) if known == name)
             raise NotFoundError(f"model {name} has no version {version} here; versions: {versions or 'none'}")
         if pointer is not None and pointer.digest != record.digest:
             raise VerificationError(

@@ -39,7 +39,7 @@ from glassfleet.model.intervals import lines_of
 from glassfleet.private.groups import Edition, round_digest
 from glassfleet.private.layout import Additive, Layout, add, layout_of, question_digest
 from schemas.codec import canonical_json
-from schemas.errors import GlassfleetError, RunFailedError
+from schemas.errors import GlassfleetError, RunFailedError, UsageError
 
 MASKED = "masked"
 """Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
@@ -271,6 +271,8 @@ def level_of(number: int, state: State, task: Task, collecting: Collecting) -> L
 
 def fault_of(what: str, fault: Exception) -> SchemeFaultError:
     """Return what a fault of a scheme's server half ends a run by."""
+    if isinstance(fault, UsageError):  # the limits and classes that were found are none to learn from
+        return SchemeFaultError(str(fault)[:400])
     if not isinstance(fault, RunFailedError):
         return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
     # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.

@@ -49,6 +49,7 @@ def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
 def _head(model: Model, title: str) -> str:
     domain = model.domain
     lines = [f"{_comment(title or f'A model of scheme {model.scheme}')}: forecasts {_comment(domain.target_name)}.", ""]
+    faulty = "an input is not finite, NAN where it may be missing excepted" if domain.gaps else "an input is not finite"
     lines += [
         f"Made by glassfleet from the model with the digest {document_digest(model.to_document())}.",
         "Compile as ISO C (-std=c99) or with -ffp-contract=off: then it answers as the model itself does, to the bit.",
@@ -57,9 +58,9 @@ def _head(model: Model, title: str) -> str:
         "  gf_predict(x, &rule)   x: GF_INPUTS numbers in the order below; rule may be NULL",
         "",
         *(
-            ["returns the number of the class in gf_classes, -1 when an input is not finite (rule: -1 too)."]
+            [f"returns the number of the class in gf_classes, -1 when {faulty} (rule: -1 too)."]
             if domain.target is None
-            else [f"returns the forecast{_unit(domain.target.unit)}, NAN when an input is not finite (rule: -1)."]
+            else [f"returns the forecast{_unit(domain.target.unit)}, NAN when {faulty} (rule: -1)."]
         ),
         *(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,13 +20,10 @@ from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmet
 from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, FrtQuestion
 from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
-from glassfleet.schemes.frt.tree import FrtTree, Reached, reach_leaves
+from glassfleet.schemes.frt.tree import Reached, reach_leaves
 
 ROW_BLOCK = 1 << 12
 """Rows handled together: few enough for the processor's cache, and for exact products."""
-
-CACHED_ENTRIES = 1 << 18
-"""Most (row, node) entries remembered between tasks, 24 bytes each; beyond it they are computed again."""
 
 _CHUNK = 1 << 14
 """Entries times features handled together: a dozen arrays of 128 kB, and no slower than larger ones."""
@@ -41,101 +39,61 @@ def answer(question: FrtQuestion, data: Dataset) -> Contribution:
 
 
 @dataclass
-class _Block:
-    """Some rows in their own units, and the entries of the last questions (a cache)."""
+class _FrtRows:
+    """A vehicle's rows for one domain, in their own units."""
 
     data: Dataset
     domain: Domain
-    frontier: tuple[FrtTree, NDArray[np.intp], Reached] | None = None
-    leaves: tuple[FrtTree, Reached] | None = None
 
-    def scaled(self) -> NDArray[np.float64]:
-        """Return scaled inputs, ones and scaled target, shape (F + 2, n).
+    @property
+    def count(self) -> int:
+        return self.data.rows
 
-        Made anew for each answer, as memberships are: a few ms, where keeping them takes the rows once more.
+    def blocks(self) -> Iterator[NDArray[np.float64]]:
+        """Yield scaled inputs, ones and scaled target of some rows, shape (F + 2, n).
+
+        Made anew for each answer, as are memberships and the nodes that rows reach: some ms, where keeping them takes
+        the rows twice more.
         """
-        target = self.domain.scale_target(self.data.y)
-        return np.vstack([self.domain.scale_inputs(self.data.X).T, np.ones(len(target)), target])
-
-
-@dataclass
-class _FrtRows:
-    """A vehicle's rows in blocks, for one domain and partition."""
-
-    count: int
-    blocks: list[_Block]
+        for block in blocks(self.count, ROW_BLOCK):
+            target = self.domain.scale_target(self.data.y[block])
+            yield np.vstack([self.domain.scale_inputs(self.data.X[block]).T, np.ones(len(target)), target])
 
     @cached_property
     def different(self) -> list[NDArray[np.bool_]]:
         """Return which rows of each block are no repetition of another one."""
-        hashes = [row_hashes(columns[:-2], columns[-1]) for columns in (block.scaled() for block in self.blocks)]
+        hashes = [row_hashes(columns[:-2], columns[-1]) for columns in self.blocks()]
         first = is_first(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
-        return [first[start : start + ROW_BLOCK] for start in range(0, self.count, ROW_BLOCK)]
+        return [first[block] for block in blocks(self.count, ROW_BLOCK)]
 
 
 def _prepare(question: FrtQuestion, data: Dataset) -> _FrtRows:
-    """Condense the rows once per domain and partition; kept in the dataset's memo."""
-    key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
-    return remembered(data.memo, NAME, key, lambda: _prepared(data, question.domain, question.parameters.group_rows))
+    """Condense the rows once per domain; kept in the dataset's memo."""
+    key = (question.domain, question.parameters.group_rows)
+    return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
 
 
 def _prepared(data: Dataset, domain: Domain, group_rows: int) -> _FrtRows:
-    own = condensed(select_numbers(data, domain), domain, group_rows)
-    return _FrtRows(own.rows, [_Block(own.at(rows), domain) for rows in blocks(own.rows, ROW_BLOCK)])
+    return _FrtRows(condensed(select_numbers(data, domain), domain, group_rows), domain)
 
 
 def _members(question: FrtQuestion, columns: NDArray[np.float64]) -> Memberships:
     return fuzzify(columns[:-2].T, question.parameters.n_sets)
 
 
-# --- which rows reach which nodes -----------------------------------------------------------------------------------
-
-
-def _same_start(old: FrtTree, new: FrtTree) -> bool:
-    """Whether `new` is `old` with nodes added at the end."""
-    n = old.size
-    return n <= new.size and all(
-        np.array_equal(getattr(old, name), getattr(new, name)[:n]) for name in ("parent", "feature", "fuzzy_set")
-    )
-
-
-def _reach_frontier(question: FrtQuestion, block: _Block, members: Memberships, budget: int) -> Reached:
-    """Return the entries of the frontier, from those of the level above when they are remembered."""
-    tree = question.tree
-    reached, steps = None, int(tree.depth[question.nodes[0]])
-    if block.frontier is not None:
-        old, nodes, known = block.frontier
-        between = steps - int(old.depth[nodes[0]])
-        if between >= 0 and _same_start(old, tree) and np.isin(_ancestors(tree, question.nodes, between), nodes).all():
-            reached, steps = known, between
-    if reached is None:
-        reached = Reached.root(members.rows)
-    for _ in range(steps):
-        reached = reached.descend(tree, members)
-    reached = reached.only_at(question.position)
-    block.leaves = None  # of a tree that is done: this one is another
-    block.frontier = (tree, question.nodes, reached) if reached.size <= budget else None
-    return reached
-
-
-def _ancestors(tree: FrtTree, nodes: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
-    for _ in range(steps):
-        nodes = tree.parent[nodes].astype(np.intp)
-    return nodes
-
-
-def _reach_leaves(question: FrtQuestion, block: _Block, columns: NDArray[np.float64], budget: int) -> Reached:
-    """Return the entries of the leaves asked about, in the order of leaves."""
-    if block.leaves is not None and block.leaves[0].size == question.tree.size:
-        old, reached = block.leaves
-        if _same_start(old, question.tree):
-            return reached.only_at(question.position)
-    reached = reach_leaves(question.tree, _members(question, columns))
-    order = np.argsort(reached.node, kind="stable")
-    reached = Reached(reached.row[order], reached.node[order], reached.strength[order])
-    block.frontier = None
-    block.leaves = (question.tree, reached) if reached.size <= budget else None
+def _reach_frontier(question: FrtQuestion, members: Memberships) -> Reached:
+    """Return the entries of the nodes asked about, which are of one level."""
+    reached = Reached.root(members.rows)
+    for _ in range(int(question.tree.depth[question.nodes[0]])):
+        reached = reached.descend(question.tree, members)
     return reached.only_at(question.position)
+
+
+def _reach_leaves(question: FrtQuestion, columns: NDArray[np.float64]) -> Reached:
+    """Return the entries of the leaves asked about, in the order of leaves."""
+    reached = reach_leaves(question.tree, _members(question, columns)).only_at(question.position)
+    order = np.argsort(reached.node, kind="stable")
+    return Reached(reached.row[order], reached.node[order], reached.strength[order])
 
 
 # --- the answers ----------------------------------------------------------------------------------------------
@@ -145,10 +103,9 @@ def _level(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
     nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
-    for block in rows.blocks:
-        columns = block.scaled()
+    for columns in rows.blocks():
         members = _members(question, columns)
-        reached = _reach_frontier(question, block, members, CACHED_ENTRIES // len(rows.blocks))
+        reached = _reach_frontier(question, members)
         _add_level(question, columns[-1], members, reached, cells=cells, nodes=nodes)
     parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
     parts *= question.free[:, :, None]
@@ -169,11 +126,9 @@ def _support(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     grid = float(1 << question.parameters.fraction_bits)
     count = np.zeros((f, m * t), dtype=np.int64)
-    for block, different in zip(rows.blocks, rows.different, strict=True):
-        before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
-        members = _members(question, block.scaled())
-        reached = _reach_frontier(question, block, members, 0)
-        block.frontier = before
+    for columns, different in zip(rows.blocks(), rows.different, strict=True):
+        members = _members(question, columns)
+        reached = _reach_frontier(question, members)
         first = question.position[reached.node] * t
         for feature in range(f):
             upper = members.upper[feature].take(reached.row)
@@ -190,9 +145,8 @@ def _support(question: FrtQuestion, rows: _FrtRows) -> Contribution:
 def _columns(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the values of different rows."""
     counts = np.zeros((question.n_features + 1, CELLS), dtype=np.int64)
-    for block, different in zip(rows.blocks, rows.different, strict=True):
-        columns = block.scaled()[:, different]
-        counts += count_values(columns[:-2], columns[-1], CELLS)
+    for columns, different in zip(rows.blocks(), rows.different, strict=True):
+        counts += count_values(columns[:-2, different], columns[-1, different], CELLS)
     return Contribution(COLUMNS, rows.count, {"rows": counts})
 
 
@@ -200,9 +154,8 @@ def _support_of_leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     """Count the different rows in each leaf, and those of other values: heavy ones, and light ones."""
     assert question.common is not None
     counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
-    for block, different in zip(rows.blocks, rows.different, strict=True):
-        columns = block.scaled()
-        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
+    for columns, different in zip(rows.blocks(), rows.different, strict=True):
+        reached = _reach_leaves(question, columns)
         layers = different & layers_of(columns[:-2], columns[-1], question.common, CELLS)
         at = question.position[reached.node]
         is_heavy = reached.strength >= LEAST_STRENGTH
@@ -293,9 +246,8 @@ def _leaves(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     high, low = (np.zeros((m, k, k), dtype=np.int64) for _ in range(2))
     ws = np.zeros(m, dtype=np.int64)
     count = np.zeros(m, dtype=np.int64)
-    for block in rows.blocks:
-        columns = block.scaled()
-        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
+    for columns in rows.blocks():
+        reached = _reach_leaves(question, columns)
         if question.columns is not None:
             reached = reached.only(question.columns[question.position[reached.node], -1])
         position = question.position[reached.node]
@@ -322,9 +274,8 @@ def _weights(question: FrtQuestion, rows: _FrtRows) -> Contribution:
     m, bits = len(question.nodes), question.parameters.fraction_bits
     assert question.coefficients is not None
     ws, wq = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
-    for block in rows.blocks:
-        columns = block.scaled()
-        reached = _reach_leaves(question, block, columns, CACHED_ENTRIES // len(rows.blocks))
+    for columns in rows.blocks():
+        reached = _reach_leaves(question, columns)
         position = question.position[reached.node]
         ws += _strengths(question, reached, position)
         output = question.coefficients[position, -1]

@@ -335,7 +335,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
     assert run(["model", "show", "qoe@1", "--broker", "mqtt://127.0.0.1:9"]) == 0
     assert record.digest in capsys.readouterr().out
     assert run(["model", "show", "qoe@77", "--broker", "mqtt://127.0.0.1:9"]) == 9
-    assert "model qoe has no version 77 here; versions: [1]" in capsys.readouterr().err
+    assert "model qoe has no version 77 here; versions: 1" in capsys.readouterr().err
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
