@@ -57,7 +57,7 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
             agent.start()
             wait(lambda: api.get("/api/agents"), 0.02)
             yield "data read, connected", *memory(agent.pid), cpu_seconds(agent.pid)
-            wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
+            wanted = {"scheme": "tree", "model": "m", "parameters": {"min_rows": 1}}
             wanted["rounds"] = {"min_agents": 1}
             run, shown = api.post("/api/runs", wanted)["run"], 0
             while not (status := api.run(run))["outcome"] or shown < len(status["rounds"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_778,
+    "product: lines of code": 47_780,
     "product: modules": 438,
     "lab: lines of code": 9_723,
     "lab: modules": 95,
