@@ -1,4 +1,4 @@
-"""A round of 15 vehicles in one table: broker and sockets alone, ours, and Flower's (extra ``peers``)."""
+"""A round of 15 vehicles in one table: broker and sockets alone, ours, and Flower's, which is installed by hand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def peers() -> None:
     try:
         flwr = version("flwr")
     except ImportError:
-        raise SystemExit("Flower is not installed: pip install 'glassfleet[peers]'") from None
+        raise SystemExit("Flower is not installed: pip install 'flwr>=1.42'") from None
     Log.write = LogWriter("error")
     ours = round_trips("mosquitto", VEHICLES)
     size = ours["kB per agent and round"]
@@ -70,7 +70,7 @@ def _flower(flwr: str, size: int) -> list[float]:
         port, *others = _free_ports(1 + VEHICLES)
         (app / "pyproject.toml").write_text(APP.format(flwr=flwr, vehicles=VEHICLES, rounds=ROUNDS, size=size))
         (app / "LICENSE").write_text("Apache-2.0\n")
-        shutil.copy(Path(__file__).with_name("flower.py"), app / "peer" / "app.py")
+        shutil.copy(Path(__file__).parent / "flower" / "app.py", app / "peer" / "app.py")
         (home / "config.toml").write_text(LINK.format(port=port))
         environment = {
             **os.environ,
