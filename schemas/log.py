@@ -11,6 +11,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -37,23 +38,33 @@ class LogWriter:
         self._fields = fields
 
     def __call__(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
-        """Write one line, where its level is told."""
+        """Write one line, where its level is told; where that cannot be, it is lost, and the work goes on."""
         if level in self._levels:
             time = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-            sys.stderr.write(self._render(time, level, event, {**self._fields, **fields}) + "\n")
+            line = self._render(time, level, event, {**self._fields, **fields})
+            with suppress(AttributeError, OSError, ValueError):  # there is no standard error, or it is full or closed
+                sys.stderr.write(f"{line}\n")
 
 
 def _as_json(time: str, level: str, event: str, fields: dict[str, Any]) -> str:
-    return json.dumps({**fields, "event": event, "level": level, "timestamp": time}, default=repr)
+    line = {**fields, "event": event, "level": level, "timestamp": time}
+    try:
+        return json.dumps(line, default=repr, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps({name: value if isinstance(value, str) else repr(value) for name, value in line.items()})
 
 
 def _for_people(time: str, level: str, event: str, fields: dict[str, Any]) -> str:
-    trace = f"\n{fields.pop('exception')}" if "exception" in fields else ""
+    trace = "".join(f"\n{_plain(line)}" for line in fields.pop("exception", "").splitlines())
     shown = f"{level:9}"
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
     words = [f"{time} [{shown}] {event:30}", *(f"{name}={_word(fields[name])}" for name in sorted(fields))]
     return " ".join(words).rstrip() + trace
+
+
+def _plain(text: str) -> str:
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _word(value: Any) -> str:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 import glassfleet.schemes
 from console.main import run
 from glassfleet.contract import catalogue
-from schemas.log import Log
+from schemas.log import Log, LogWriter
 from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
@@ -139,8 +139,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def structlog_defaults() -> Iterator[None]:
+def structlog_defaults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     structlog.reset_defaults()
+    monkeypatch.setattr(Log, "write", LogWriter())
     yield
     structlog.reset_defaults()
     for thread in threading.enumerate():

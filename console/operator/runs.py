@@ -223,7 +223,7 @@ _NAMED = 5
 
 
 def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) -> list[str]:
-    """Return how many of the known vehicles are up, and whether they could learn privately, in lines.
+    """Return how many vehicles are up, what none of them has, and whether they could learn privately, in lines.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def quorum_lines(api: CoordinatorClient, spec: dict[str, Any], patience: float) 
     if target and all(each.get("target") != target for each in vehicles):
         lines.append(f"none of them has the target {target!r}")
     if strangers := sorted({*spec.get("without", ())} - {each["agent"] for each in vehicles}):
-        lines.append(f"not known, so not left out: {', '.join(strangers)}")
+        lines.append(f"not known here, left out if they come: {', '.join(strangers)}")
     lines = [printable(line) for line in lines]
     # A private run does not find out which texts there are.
     texts = "domain" not in spec and any("words" in each.get("kinds", ()) for each in vehicles)

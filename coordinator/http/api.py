@@ -116,7 +116,7 @@ def make_app(  # noqa: C901  one short function per address
     @app.get("/api/health", dependencies=[READER_AT_ONCE])
     def _health() -> dict[str, Any]:
         lack = coordinator.transport.lack() if isinstance(coordinator.transport, Intake) else ""
-        status = lack or ("ok" if service.is_connected else "no-broker")
+        status = lack or "ok" if service.is_connected else "no-broker"
         return {
             "status": status,
             "connected": status == "ok",

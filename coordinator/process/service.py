@@ -8,6 +8,7 @@ main thread takes batches from the queue; it alone decides, writes the journal a
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -152,7 +153,8 @@ class Service:
         """Let `serve_forever` return; from any thread or a signal handler."""
         self._stopping = True
         # By another thread: what a signal interrupts may hold the queue's lock.
-        threading.Thread(target=self.queue.call, args=(lambda: None,), daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # no more threads: the loop looks by itself within a second
+            threading.Thread(target=self.queue.call, args=(lambda: None,), daemon=True).start()
 
     def serve_forever(self) -> None:
         """Work until `stop`.

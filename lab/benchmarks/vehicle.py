@@ -1,7 +1,7 @@
 """What a vehicle pays: processor seconds of whole runs, microseconds of a forecast, the memory of an agent.
 
 `stages` starts one real agent process with 36,000 rows of 15 inputs. With a broker and a coordinator it learns an exact
-FRT (level by level, leaves, weights), and scores it against one of its own. Its resident and peak memory, and what of
+`tree`, and scores it against one of its own. Its resident and peak memory, and what of
 the former is its own (``VmRSS``, ``VmHWM`` and ``RssAnon`` of /proc) are taken after each stage.
 """
 

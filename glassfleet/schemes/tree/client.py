@@ -23,7 +23,7 @@ from glassfleet.schemes.tree.params import (
     MAX_ROWS,
     SCORE_BITS,
 )
-from glassfleet.schemes.tree.products import sum_columns, sum_pairs
+from glassfleet.schemes.tree.products import sum_by_cell, sum_columns, sum_pairs
 from glassfleet.schemes.tree.rows import TrainingRows, training_rows
 from glassfleet.schemes.tree.rules import outputs_of
 from glassfleet.schemes.tree.start import first_answer
@@ -147,30 +147,6 @@ def _terms(columns: Array, degree: Array, residual: Array) -> Array:
     return terms
 
 
-def _by_cell(terms: Array, cells: NDArray[np.intp], n_cells: int, times: Array | None = None) -> Ints:
-    """Return the sums of the terms of the rows in each cell, shape (m, n_cells, c).
-
-    Parameters
-    ----------
-    terms : ndarray of float64, shape (c, n)
-    cells : ndarray of intp, shape (m, n)
-        In which cells each row is.
-    n_cells : int
-    times : ndarray of float64, shape (n,), or None
-        How often each row counts; None: once.
-    """
-    whole = to_grid(terms, SCORE_BITS)
-    if times is not None:
-        whole *= times
-    # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order. A sparse matrix would take a third
-    # of the time, and its library 23 MB of every vehicle.
-    total = np.empty((len(cells), n_cells, len(terms)))
-    for own, sums in zip(cells, total, strict=True):
-        for column, term in enumerate(whole):
-            sums[:, column] = np.bincount(own, term, n_cells)
-    return total.astype(np.int64)
-
-
 def _binned(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> dict[str, Ints]:
     """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
@@ -182,7 +158,7 @@ def _binned(question: TreeQuestion, rows: TrainingRows, reached: _Reached) -> di
         for line, leaf in enumerate(question.leaves):
             there, degree, columns = reached.of(leaf)
             terms = _terms(columns, degree, residual[:, there])
-            sums = _by_cell(terms, places[:, there], bins, rows.times_of(there))
+            sums = sum_by_cell(terms, places[:, there], bins, rows.times_of(there), many=rows.many)
             total[line] = sums.reshape(total.shape[1:])
     shape = (len(question.leaves), len(features))
 
@@ -300,7 +276,7 @@ def _bands(question: TreeQuestion, rows: TrainingRows) -> dict[str, Ints]:
         for place in range(len(question.features)):
             band, span = band_of(question, rows, question.kept, line, place)[there], spans[line, place]
             drawn = draws(rows.hashes, about_bands(question, line, place))[there]
-            total[span] = _by_cell(terms * drawn, band[None], span.stop - span.start)[0]
+            total[span] = sum_by_cell(terms * drawn, band[None], span.stop - span.start)[0]
     return {"own": own, "scores": np.ascontiguousarray(total[:, :scored]), "means": total[:, scored:].copy()}
 
 

@@ -1,4 +1,4 @@
-"""Sums of degrees times columns, and times the products of all pairs of columns: exact, in whatever order."""
+"""Sums of columns, of the products of all pairs of columns, and of terms by cell: exact, in whatever order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.numerics.statistics import blocks, pair_sums, to_grid, triangle
-from glassfleet.schemes.tree.params import EXACT_ROWS, GRID_BITS, WEIGHTED_ROWS
+from glassfleet.schemes.tree.params import EXACT_ROWS, GRID_BITS, SCORE_BITS, WEIGHTED_ROWS
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,3 +67,39 @@ def _sum_pairs(weights: Array, columns: Array, times: Array | None) -> Ints:
 def _whole(weights: Array, times: Array | None, block: slice) -> Array:
     whole = to_grid(weights[:, block], GRID_BITS)
     return whole if times is None else whole * times[block]
+
+
+def sum_by_cell(
+    terms: Array, cells: NDArray[np.intp], n_cells: int, times: Array | None = None, *, many: bool = False
+) -> Ints:
+    """Return the sums of the terms of the rows in each cell, shape (m, n_cells, c), on the grid of scores.
+
+    Parameters
+    ----------
+    terms : ndarray of float64, shape (c, n)
+    cells : ndarray of intp, shape (m, n)
+        In which cells each row is.
+    n_cells : int
+    times : ndarray of float64, shape (n,), or None
+        How often each row counts; None: once.
+    many : bool
+        Whether there are so many rows that a sparse matrix pays: it takes a third of the time, and its library 23 MB.
+    """
+    m, n = cells.shape
+    whole = to_grid(terms, SCORE_BITS)
+    # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
+    if many:
+        from scipy.sparse import csc_matrix  # noqa: PLC0415
+
+        own = (cells + n_cells * np.arange(m)[:, None]).T.astype(np.int32).ravel()
+        counts = np.ones(len(own)) if times is None else np.repeat(times, m)
+        adding = csc_matrix((counts, own, np.arange(0, m * n + 1, m, dtype=np.int32)), shape=(m * n_cells, n))
+        together: Ints = (adding @ np.ascontiguousarray(whole.T)).astype(np.int64)
+        return together.reshape(m, n_cells, len(terms))
+    if times is not None:
+        whole *= times
+    total = np.empty((m, n_cells, len(terms)))
+    for mine, sums in zip(cells, total, strict=True):
+        for column, term in enumerate(whole):
+            sums[:, column] = np.bincount(mine, term, n_cells)
+    return total.astype(np.int64)

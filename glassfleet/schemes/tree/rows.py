@@ -22,6 +22,8 @@ from glassfleet.numerics.statistics import blocks
 MOST_TIMES = 64
 """What a row may count at a time, so that sums of products of few rows stay exact."""
 
+MANY_ROWS = 1 << 18
+
 BLOCK_ROWS = 1 << 13
 """Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""
 
@@ -49,6 +51,8 @@ class TrainingRows:
         How often each row counts, a whole number up to :data:`MOST_TIMES`; None: all once.
     parts : int
         So many times are one row.
+    many : bool
+        Whether the table, of which these may be a block, has more rows than a vehicle.
     """
 
     domain: Domain
@@ -60,6 +64,7 @@ class TrainingRows:
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     times: NDArray[np.float64] | None = None
     parts: int = 1
+    many: bool = False
 
     @property
     def count(self) -> int:
@@ -190,7 +195,7 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         held[block] = is_held_out(inputs.T, y[block].astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
     if own.weights is None:
-        return TrainingRows(domain, X, order, y[order], int((~held).sum()))
+        return TrainingRows(domain, X, order, y[order], int((~held).sum()), many=len(y) > MANY_ROWS)
     weights = own.weights if domain.target is not None else own.weights[known]
     pieces = -(-weights // MOST_TIMES)  # a heavy row stands there several times
     begins = np.cumsum(pieces[order]) - pieces[order]

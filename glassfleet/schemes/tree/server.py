@@ -36,10 +36,10 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 EXCESS_WORTH = 20.0
-"""What is beyond a limit must cut the squared error by so many times the noise's variance,"""
+"""What is beyond a limit must cut the squared error by so many times the noise's variance."""
 
 EXCESS_SHARE = 1e-3
-"""and by this share: of many rows every little counts, and each column makes messages and rules longer."""
+"""It must cut it by this share, too: of many rows every little counts, and each column makes messages longer."""
 
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""

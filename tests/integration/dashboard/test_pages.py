@@ -287,6 +287,9 @@ def test_operator_is_asked_before_a_version_is_changed(there: World, what: str) 
         answer = client.get(f"/models/video-quality/2/{what}")
         assert answer.status_code == 200
         assert VERSION_ACTIONS[what].title.format(version=2) in answer.text
+        assert client.post(f"/models/video-quality/2/{what}", data={"csrf": "x" * 43}).status_code == 403
+        client.cookies.clear()
+        assert client.post(f"/models/video-quality/2/{what}", data={"csrf": ""}).status_code == 401
 
 
 def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +48,22 @@ def test_lines_are_for_people_or_for_machines_and_no_text_moves_the_cursor(capsy
     assert words == r"connected agent=v1 fleet=north of=3 why='\x1b[2J'"
     told = {"event": "connected", "level": "info", "fleet": "north", "agent": "v1", "why": "\x1b[2J", "of": 3}
     assert {**json.loads(text), "timestamp": ""} == {**told, "timestamp": ""}
+
+
+def test_line_that_cannot_be_written_ends_nobodys_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115 - to close it is a fault
+    for stderr in (None, full):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        LogWriter("info", "json")("info", "connected", {})
+    with contextlib.suppress(OSError):
+        full.close()
+
+
+def test_odd_fields_are_json_still_and_a_trace_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("json", "console"):
+        LogWriter("info", form)(
+            "error", "failed", {"odd": {(1, 2): 3}, "far": float("nan"), "exception": "a\nb\x1b[2J"}
+        )
+    first, *others = capsys.readouterr().err.splitlines()
+    assert (json.loads(first)["odd"], json.loads(first)["far"]) == ("{(1, 2): 3}", "nan")
+    assert others[1:] == ["a", r"b\x1b[2J"]

@@ -47,7 +47,7 @@ def test_what_nobody_here_can_do_is_said_before_the_run_waits_for_it() -> None:
     assert quorum_lines(fleet, asked, 0.0) == [
         "1 of 1 known vehicles is up: the run waits for 30",
         "none of them has the target 'nope'",
-        "not known, so not left out: q99",
+        "not known here, left out if they come: q99",
     ]
 
 

@@ -17,7 +17,7 @@ from glassfleet.schemes.tree import rows as prepared
 from glassfleet.schemes.tree.bins import CELLS, find_edges
 from glassfleet.schemes.tree.joint import TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import TreeQuestion
-from glassfleet.schemes.tree.products import SELDOM, sum_columns, sum_pairs
+from glassfleet.schemes.tree.products import SELDOM, sum_by_cell, sum_columns, sum_pairs
 from glassfleet.schemes.tree.rules import why_few
 from glassfleet.schemes.tree.server import taken_in
 from glassfleet.schemes.tree.size import sums_of
@@ -75,6 +75,16 @@ def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
 
 
 # --- the vehicle ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [None, np.arange(200) % 7 + 1.0])
+def test_sums_by_cell_are_the_same_with_and_without_a_sparse_matrix(times: np.ndarray[Any, Any] | None) -> None:
+    rng = np.random.default_rng(3)
+    terms, cells = rng.random((4, 200)), rng.integers(0, 6, (3, 200))
+    grid = np.rint(terms * 2.0**28) * (1.0 if times is None else times)
+    expected = [[[t[own == cell].sum() for t in grid] for cell in range(8)] for own in cells]
+    for many in (False, True):
+        assert (sum_by_cell(terms, cells, 8, times, many=many) == np.array(expected)).all()
 
 
 @pytest.mark.parametrize("times", [None, np.arange(200) % 7 + 1.0])
