@@ -186,7 +186,7 @@ def why_not(reasons: Mapping[str, str]) -> str:
     groups: dict[str, list[str]] = {}
     for agent, reason in sorted(reasons.items()):
         words = "no answer by the deadline" if reason == "deadline" else reason
-        if (code := reason.removeprefix(REFUSED).partition(":")[0]) in REFUSALS:
+        if reason.startswith(REFUSED) and (code := reason.removeprefix(REFUSED).partition(":")[0]) in REFUSALS:
             words = f"{reason}: {REFUSALS[code]}"
         plain = words if words.isprintable() else "".join(each if each.isprintable() else " " for each in words)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
