@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
+from schemas.text import escaped
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 _COLOURS: Final = {"debug": 32, "info": 32, "warning": 33, "error": 31}
@@ -39,11 +41,12 @@ class LogWriter:
 
     def __call__(self, level: str, event: str, fields: Mapping[str, Any]) -> None:
         """Write one line, where its level is told; where that cannot be, it is lost, and the work goes on."""
-        if level in self._levels:
-            time = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
-            line = self._render(time, level, event, {**self._fields, **fields})
-            with suppress(AttributeError, OSError, ValueError):  # there is no standard error, or it is full or closed
-                sys.stderr.write(f"{line}\n")
+        if level not in self._levels or sys.stderr is None or sys.stderr.closed:
+            return
+        time = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+        line = self._render(time, level, event, {**self._fields, **fields})
+        with suppress(OSError, ValueError):  # a full disk, or it was closed meanwhile
+            sys.stderr.write(f"{line}\n")
 
 
 def _as_json(time: str, level: str, event: str, fields: dict[str, Any]) -> str:
@@ -55,16 +58,12 @@ def _as_json(time: str, level: str, event: str, fields: dict[str, Any]) -> str:
 
 
 def _for_people(time: str, level: str, event: str, fields: dict[str, Any]) -> str:
-    trace = "".join(f"\n{_plain(line)}" for line in fields.pop("exception", "").splitlines())
+    trace = "".join(f"\n{escaped(line)}" for line in fields.pop("exception", "").splitlines())
     shown = f"{level:9}"
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr.isatty():
         shown = f"\x1b[{_COLOURS[level]}m{shown}\x1b[0m"
     words = [f"{time} [{shown}] {event:30}", *(f"{name}={_word(fields[name])}" for name in sorted(fields))]
     return " ".join(words).rstrip() + trace
-
-
-def _plain(text: str) -> str:
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _word(value: Any) -> str:

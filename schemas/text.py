@@ -43,6 +43,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
+def escaped(text: str) -> str:
+    """Return a text with what would move the cursor or change colours as Python writes it."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
 def without_password(url: str) -> str:
     """Return a URL with *** for its password, to show and to log; another text as it is.
 

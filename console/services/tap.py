@@ -14,7 +14,7 @@ import click
 from console.broker_discovery import broker_url
 from console.common import broker_options, security_options
 from schemas.errors import UsageError
-from schemas.text import show_hidden
+from schemas.text import escaped, show_hidden
 
 
 @click.command()
@@ -212,4 +212,4 @@ def _text(line: dict[str, Any]) -> str:
     sealed = f"  [{line['seal']}]" if "seal" in line else ""
     text = f"{mark} {line['kind']:<18} {line['topic']}  {line['bytes']} B  {about}  {shown}{fault}{sealed}"
     # A topic or a text of a hostile vehicle must not move the cursor of whoever looks.
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return escaped(text)

@@ -17,6 +17,7 @@ from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.clock import tells_when
 from glassfleet.errors import REFUSALS
 from schemas.rounds import place_in_sample
+from schemas.text import printable
 
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""
@@ -188,7 +189,7 @@ def why_not(reasons: Mapping[str, str]) -> str:
         words = "no answer by the deadline" if reason == "deadline" else reason
         if reason.startswith(REFUSED) and (code := reason.removeprefix(REFUSED).partition(":")[0]) in REFUSALS:
             words = f"{reason}: {REFUSALS[code]}"
-        plain = words if words.isprintable() else "".join(each if each.isprintable() else " " for each in words)
+        plain = printable(words)
         groups.setdefault(plain if len(plain) <= _REASON_CHARS else f"{plain[:_REASON_CHARS]}...", []).append(agent)
     parts = [
         f"{reason} ({named(agents)})"

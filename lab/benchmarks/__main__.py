@@ -19,7 +19,7 @@ from lab.benchmarks.measure import machine
 BENCHMARKS = {
     "tree": "vehicle:tree",
     "ablation": "accuracy:ablation",
-    "wire": "fleets:wire",
+    "wire": "peers:wire",
     "peers": "peers:peers",
     "support": "accuracy:support",
     "scale": "fleets:scale",

@@ -1,9 +1,9 @@
-"""Whole runs over a real broker, and what each answer costs its processes: real agents, and large fleets.
+"""Whole runs of large fleets over a real broker, and what each answer costs its processes.
 
-A coordinator process with its SQLite journal, a broker, and all vehicles in one process: agents (`wire`), or no more
-than sockets (`raw_vehicles`). In runs with a cohort a third of these vanishes in the middle, misses the deadline, and
-is out. Beside them the floor: the time that this broker and these vehicles need for a question and an answer of these
-sizes from each, with nobody to think.
+A coordinator process with its SQLite journal, Mosquitto, and all vehicles in one process, no more than sockets
+(`raw_vehicles`). In runs with a cohort a third of these vanishes in the middle, misses the deadline, and is out. Beside
+them the floor: the time that this broker and these vehicles need for a question and an answer of these sizes from each,
+with nobody to think.
 """
 
 from __future__ import annotations
@@ -22,31 +22,24 @@ from typing import Any
 import numpy as np
 
 from broker.servers.launch import launch
-from broker.servers.mosquitto import find_mosquitto
 from broker.url import safe_address
 from console.client import CoordinatorClient, CoordinatorError
-from edge_agent.sources import Source
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
-from lab.benchmarks.measure import cpu_seconds, made_up, memory, ms, print_table, wait
+from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, memory, ms, print_table, wait
 from lab.benchmarks.raw_mqtt import Peer, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.demo.secure import secure_broker
 from lab.experiments.workers import Worker
-from lab.fleet import Fleet
-from lab.processes import Process, ProcessFleet
+from lab.processes import Process
 from schemas.codec import document_digest
-from schemas.log import Log, LogWriter
 
 FLEETS = (15, 100, 1_000)
 REQUEST_BYTES = 4_000
 FLOORS = 5
-
-ROWS = 500
-"""Rows per agent of `wire`: few, so that the broker and the coordinator are measured and not the arithmetic."""
 
 SETTINGS = {"GLASSFLEET_MAX_MESSAGE_BYTES": "1000000", "GLASSFLEET_FLEET": "bench"}
 
@@ -64,29 +57,6 @@ LONG, KILL_AT = 100, 90
 
 RUNS = ((FRT, 4), (elastic(20), 0))
 """What is run, and at which question a third of the fleet vanishes; 0: never."""
-
-
-@contextmanager
-def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[tuple[CoordinatorClient, Process]]:
-    """Start a coordinator process whose state is in `folder`; give its API and the process."""
-    environment = {"GLASSFLEET_BROKER": broker, "GLASSFLEET_LOG_LEVEL": "error", "OPENBLAS_NUM_THREADS": "1"}
-    with ProcessFleet(folder) as processes:
-        arguments = ["coordinator", "--state-dir", str(folder), "--api-port", "0"]
-        process = processes.add("coordinator", arguments, environment | settings)
-        process.start()
-        while not (folder / "api-url").exists():
-            process.check()
-            time.sleep(0.02)
-        yield CoordinatorClient(None, None, folder), process
-
-
-def ended(api: CoordinatorClient, run: str, pause: float = 0.5) -> dict[str, Any]:
-    """Return a run once it has finished; only then all of it, as each look at a long run costs the coordinator time."""
-    wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"], pause)
-    record = api.run(run)
-    if record["outcome"] != "finished":
-        raise SystemExit(f"{record['outcome']}: {record['reason']}")
-    return record
 
 
 @dataclass
@@ -232,45 +202,6 @@ def equality(record: dict[str, Any]) -> str:
 # --- the benchmarks ---------------------------------------------------------------------------------------------------
 
 
-def wire() -> None:
-    """Round trips with 15 and 100 agents on each broker that is here."""
-    Log.write = LogWriter("error")
-    kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
-    print_table(
-        f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
-        [round_trips(kind, agents) for kind in kinds for agents in (15, 100)],
-    )
-
-
-def round_trips(kind: str, agents: int) -> dict[str, Any]:
-    """Return a line of the table: a run of `frt` on a broker of a kind."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker = launch(kind, state_dir=folder / "broker")
-        stack.callback(broker.stop)
-        rows = [made_up(ROWS, seed=index) for index in range(agents)]
-        sources = {f"v{index:03d}": Source(data, data.at(np.arange(0))) for index, data in enumerate(rows)}
-        stack.enter_context(
-            Fleet(sources, broker=broker.url, state_dir=folder / "agents", evaluate=False, log_level="error")
-        )
-        api, _ = stack.enter_context(coordinator_process(broker.url, folder / "coordinator"))
-        policy = {"gather_agents": agents, "gather_timeout": 120.0, "min_agents": agents, "deadline": 120.0}
-        started = time.perf_counter()
-        run = api.post("/api/runs", {**FRT, "model": "bench", "rounds": policy})["run"]
-        record = ended(api, run, 0.05)
-        seconds = time.perf_counter() - started
-    times, _ = rounds_of(record)
-    return {
-        "broker": kind,
-        "agents": agents,
-        "rounds": len(times),
-        "median round": ms(median(times)),
-        "slowest round": ms(max(times)),
-        "kB per agent and round": f"{sum(each['bytes'] for each in record['rounds']) / len(times) / agents / 1000:.1f}",
-        "whole run (s)": f"{seconds:.1f}",
-    }
-
-
 def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
     """Play each of `RUNS` with fleets of so many vehicles, which sign what they say or do not."""
     print_table(
@@ -289,9 +220,8 @@ def _scale(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) ->
         record = ended(stage.api, stage.start(run, min_agents=0.5, deadline=deadline))
         spent = [after - begun for after, begun in zip(stage.spent(), before, strict=True)]
         rounds, costs = stage.figures(record, spent)
-        floor = (
-            "-" if signed else ms(median(_floors(stage, stage.tell("counted")["answer.bytes"])))
-        )  # signed: it is no vehicle's topic
+        # Its topic is no vehicle's: those that sign may not write there.
+        floor = "-" if signed else ms(median(_floors(stage, stage.tell("counted")["answer.bytes"])))
         sizes = {
             "coordinator, MB": f"{memory(stage.coordinator.pid)[1]:.0f}",
             "journal, MB": f"{(stage.journal() - size) / 1e6:.1f}",

@@ -1,18 +1,21 @@
-"""Made-up rows, timing and tables."""
+"""Made-up rows, a coordinator to measure, timing and tables."""
 
 from __future__ import annotations
 
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from console.client import CoordinatorClient
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from lab.processes import Process, ProcessFleet
 
 INPUTS = 15
 T = TypeVar("T")
@@ -50,6 +53,29 @@ def wait(condition: Callable[[], T], pause: float = 0.5, patience: float = 1800.
             raise SystemExit(f"nothing more happens after {patience:.0f} s")
         time.sleep(pause)
     return result
+
+
+@contextmanager
+def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[tuple[CoordinatorClient, Process]]:
+    """Start a coordinator process whose state is in `folder`; give its API and the process."""
+    environment = {"GLASSFLEET_BROKER": broker, "GLASSFLEET_LOG_LEVEL": "error", "OPENBLAS_NUM_THREADS": "1"}
+    with ProcessFleet(folder) as processes:
+        arguments = ["coordinator", "--state-dir", str(folder), "--api-port", "0"]
+        process = processes.add("coordinator", arguments, environment | settings)
+        process.start()
+        while not (folder / "api-url").exists():
+            process.check()
+            time.sleep(0.02)
+        yield CoordinatorClient(None, None, folder), process
+
+
+def ended(api: CoordinatorClient, run: str, pause: float = 0.5) -> dict[str, Any]:
+    """Return a run once it has finished; only then all of it, as each look at a long run costs the coordinator time."""
+    wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"], pause)
+    record = api.run(run)
+    if record["outcome"] != "finished":
+        raise SystemExit(f"{record['outcome']}: {record['reason']}")
+    return record
 
 
 def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A round of 15 vehicles in one table: broker and sockets alone, ours, and Flower's, which is installed by hand."""
+"""Rounds of real agents over a broker; beside broker and sockets alone, and Flower's, which is installed by hand."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from lab.benchmarks.fleets import floors, round_trips
-from lab.benchmarks.measure import ms, print_table, wait
+import numpy as np
+
+from broker.servers.launch import launch
+from broker.servers.mosquitto import find_mosquitto
+from edge_agent.sources import Source
+from lab.benchmarks.fleets import FRT, floors, rounds_of
+from lab.benchmarks.measure import coordinator_process, ended, made_up, ms, print_table, wait
+from lab.fleet import Fleet
 from lab.processes import ProcessFleet
 from schemas.log import Log, LogWriter
+
+ROWS = 500
+"""Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
 
 VEHICLES, ROUNDS = 15, 5
 
@@ -38,6 +50,45 @@ rounds = {rounds}
 bytes = {size}
 """
 LINK = '[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+
+
+def wire() -> None:
+    """Round trips with 15 and 100 agents on each broker that is here."""
+    Log.write = LogWriter("error")
+    kinds = ["embedded", *(["mosquitto"] if find_mosquitto() else [])]
+    print_table(
+        f"A round over a broker on loopback: {ROWS} rows x 15 inputs per agent, coordinator with SQLite journal (ms)",
+        [round_trips(kind, agents) for kind in kinds for agents in (15, 100)],
+    )
+
+
+def round_trips(kind: str, agents: int) -> dict[str, Any]:
+    """Return a line of the table: a run of `frt` on a broker of a kind."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch(kind, state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        rows = [made_up(ROWS, seed=index) for index in range(agents)]
+        sources = {f"v{index:03d}": Source(data, data.at(np.arange(0))) for index, data in enumerate(rows)}
+        stack.enter_context(
+            Fleet(sources, broker=broker.url, state_dir=folder / "agents", evaluate=False, log_level="error")
+        )
+        api, _ = stack.enter_context(coordinator_process(broker.url, folder / "coordinator"))
+        policy = {"gather_agents": agents, "gather_timeout": 120.0, "min_agents": agents, "deadline": 120.0}
+        started = time.perf_counter()
+        run = api.post("/api/runs", {**FRT, "model": "bench", "rounds": policy})["run"]
+        record = ended(api, run, 0.05)
+        seconds = time.perf_counter() - started
+    times, _ = rounds_of(record)
+    return {
+        "broker": kind,
+        "agents": agents,
+        "rounds": len(times),
+        "median round": ms(median(times)),
+        "slowest round": ms(max(times)),
+        "kB per agent and round": f"{sum(each['bytes'] for each in record['rounds']) / len(times) / agents / 1000:.1f}",
+        "whole run (s)": f"{seconds:.1f}",
+    }
 
 
 def peers() -> None:

@@ -23,8 +23,17 @@ from glassfleet.contract import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.export.formats import export
 from glassfleet.simulation import federated
-from lab.benchmarks.fleets import coordinator_process
-from lab.benchmarks.measure import INPUTS, cpu_seconds, made_up, memory, print_table, timed, unit_domain, wait
+from lab.benchmarks.measure import (
+    INPUTS,
+    coordinator_process,
+    cpu_seconds,
+    made_up,
+    memory,
+    print_table,
+    timed,
+    unit_domain,
+    wait,
+)
 from lab.experiments.folds import Parts
 from lab.processes import ProcessFleet
 

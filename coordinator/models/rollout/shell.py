@@ -39,6 +39,7 @@ from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Evaluation, Former, Trial
 from schemas.record import ModelRecord
+from schemas.text import printable
 
 SETTLE = 2.0
 """Seconds after a connection before a rollout asks who is up: births come one by one."""
@@ -220,8 +221,7 @@ class Rollouts:
             return
         if body.cannot or other is None:
             # An operator's terminal will show what a vehicle says.
-            why = "".join(each if each.isprintable() else " " for each in body.cannot[:100])
-            after = self._apply(start.rollout, Cannot(self.now(), agent, why))
+            after = self._apply(start.rollout, Cannot(self.now(), agent, printable(body.cannot[:100])))
             if after is not state:
                 self.metrics["rollouts.cannot"] += 1
             return

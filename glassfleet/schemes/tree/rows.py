@@ -23,6 +23,7 @@ MOST_TIMES = 64
 """What a row may count at a time, so that sums of products of few rows stay exact."""
 
 MANY_ROWS = 1 << 18
+"""More than these are no vehicle's: a library that saves time then may take its room."""
 
 BLOCK_ROWS = 1 << 13
 """Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""

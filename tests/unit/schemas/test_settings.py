@@ -52,11 +52,11 @@ def test_lines_are_for_people_or_for_machines_and_no_text_moves_the_cursor(capsy
 
 def test_line_that_cannot_be_written_ends_nobodys_work(monkeypatch: pytest.MonkeyPatch) -> None:
     full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115 - to close it is a fault
-    for stderr in (None, full):
+    for stderr in (full, full, None):  # first it is full, then closed
         monkeypatch.setattr(sys, "stderr", stderr)
-        LogWriter("info", "json")("info", "connected", {})
-    with contextlib.suppress(OSError):
-        full.close()
+        LogWriter("info")("info", "connected", {})
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_odd_fields_are_json_still_and_a_trace_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
