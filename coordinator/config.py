@@ -66,8 +66,7 @@ class CoordinatorConfig(Settings):
         ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
         its own.
     broker_wait : float
-        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: a service that may start
-        before its broker.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: the broker may come later.
     connection : ConnectionSettings
         How it speaks with the broker.
     journal : str

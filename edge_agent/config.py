@@ -51,7 +51,7 @@ class AgentConfig(Settings):
         ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
         its own.
     broker_wait : float
-        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: no coverage at the start.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: the broker may come later.
     connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
