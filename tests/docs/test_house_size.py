@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 37_581,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_000,
+    "documentation: words": 57_200,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
