@@ -5,7 +5,7 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_802,
+    "product: lines of code": 47_806,
     "product: modules": 438,
     "lab: lines of code": 9_721,
     "lab: modules": 95,
