@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.engine import (
-    ClearRequest,
-    Ended,
-    Engine,
-    Offer,
-    Refused,
-    Unable,
-    standing,
-)
+from coordinator.engine import ClearRequest, Ended, Engine, Offer, Refused, Unable, standing
 from coordinator.engine.asking import unable, why_not
 from coordinator.engine.checkpoint import checkpoint_of, state_of
 from coordinator.engine.learning import discovery_of
