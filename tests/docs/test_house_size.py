@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 37_542,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 57_200,
+    "documentation: words": 57_130,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
