@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -136,10 +137,10 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     if start >= len(lines):
         raise DataError("there are no rows, only comments", "Name a file with a table", where)
     mark = separator or _separator(lines[start:], where)
-    rows = _rows(lines, start, mark)
+    rows = _rows(lines, start, mark, where)
     if names:
         last = next((cells for cells in _comments(lines[first:start], mark) if set(names) <= set(cells)), None)
-        header = _named(rows, names, where) if last is None else 0
+        header = _named(rows, names, lines[start:], mark, where) if last is None else 0
         begin = header + (last is None)
         values = [any(map(is_value, cells)) and not _is_below(cells) for _, cells in rows[begin : begin + 4]]
         begin += values.index(True) if True in values else 0
@@ -181,8 +182,11 @@ def _comments(lines: Sequence[str], separator: str) -> list[list[str]]:
     return [cells for text in texts for _, cells in _rows([text], 0, separator)]
 
 
-def _rows(lines: Sequence[str], start: int, separator: str) -> list[tuple[int, list[str]]]:
-    """Return the number of the line where each row begins, and its cells; blank lines are left out."""
+def _rows(lines: Sequence[str], start: int, separator: str, where: str = "") -> list[tuple[int, list[str]]]:
+    """Return the number of the line where each row begins, and its cells; blank lines are left out.
+
+    Raises DataError where there is none in `where`, if it is named.
+    """
     reader = csv.reader(lines[start:], delimiter=separator, skipinitialspace=separator == " ")
     rows, begins = [], start + 1
     try:
@@ -192,6 +196,8 @@ def _rows(lines: Sequence[str], start: int, separator: str) -> list[tuple[int, l
             begins = start + reader.line_num + 1
     except csv.Error:
         pass  # what follows is told by the engine, with its line
+    if where and not rows:
+        raise DataError(f"line {begins} cannot be a row", "Look for a quote that is not closed", where)
     return rows
 
 
@@ -228,19 +234,23 @@ def _is_below(cells: Sequence[str]) -> bool:
     return bool(filled) and len(units) * 2 > len(filled) and any(not is_value(cell) for cell in units)
 
 
-def _named(rows: Sequence[tuple[int, list[str]]], names: Sequence[str], where: str) -> int:
-    best, most = 0, 0
-    for index, (_, cells) in enumerate(rows):
-        found = len(set(names) & set(cells))
-        if found == len(set(names)):
-            return index
-        if found > most:
-            best, most = index, found
-    absent = [name for name in names if name not in rows[best][1]] if most else names
-    what = f"the plan names the column {absent[0]!r}, which no line of names has"
-    raise DataError(
-        what, f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file", where
-    )
+def _named(
+    rows: Sequence[tuple[int, list[str]]], names: Sequence[str], lines: Sequence[str], mark: str, where: str
+) -> int:
+    """Return the place of the line of names; raises DataError where a plan's names, or its separator, are not those."""
+    absent = [set(names).difference(cells) for _, cells in rows]
+    best = min(range(len(rows)), key=lambda at: len(absent[at]))
+    if not absent[best]:
+        return best
+    for other, signs in SEPARATORS.items():
+        if any(set(names) <= set(cells) for _, cells in _rows(lines, 0, other)):
+            what = f"{signs} separate its columns, and the plan says {SEPARATORS.get(mark, repr(mark))}"
+            mend = f"Give such files a plan of their own, with separator = {json.dumps(other)} under [csv]"
+            raise DataError(what, mend, where)
+    name = next(name for name in names if name in absent[best])
+    what = f"the plan names the column {name!r}, which no line of names has"
+    mend = f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file"
+    raise DataError(what, mend, where)
 
 
 def _header(
@@ -304,7 +314,7 @@ def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark:
     lines = ", ".join(str(number) for number, _ in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
     have = f"line {lines} has" if len(wrong) == 1 else f"lines {lines} have"
     widths = " or ".join(str(each) for each in sorted({cells for _, cells in wrong})[:5])
-    what = f"the header (line {header}) has {names} names, but {have} {widths} cell{'s' * (widths != '1')}"
+    what = f"the header (line {header}) has {counted(names, 'names')}, but {have} {widths} cell{'s' * (widths != '1')}"
     mend = "Look for a separator inside a cell (put such a cell in quotes), and for a row that was cut"
     if mark == "," and all(cells > names for _, cells in wrong):
         mend = (

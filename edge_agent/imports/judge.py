@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -134,17 +135,17 @@ def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: TextR
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
     """Return names that all differ: those without one get a number, later ones of a name ``#2`` and so on."""
-    found: list[str] = []
+    found: dict[str, int] = {}
     for index, name in enumerate(names, 1):
         base = name or f"column {index}"
         if len(base) > LONGEST_NAME or not base.isprintable():
             what = f"the name of column {index} ({base[:40]!a}) has control characters, or more than {LONGEST_NAME}"
             raise DataError(what, "Correct it in the header")
-        count, each = 1, base
+        each, count = base, found.get(base, 1)
         while each in found:
             count += 1
             each = f"{base}#{count}"
-        found.append(each)
+        found[each], found[base] = 1, count
     return tuple(found)
 
 
@@ -218,7 +219,7 @@ def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label:
             continue
         unit = shown[name][1] or (dialect.units[index] if index < len(dialect.units) else "")
         cells = Cells(
-            name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
+            name, given.cells(name), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
         )
         if name == SPLIT:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="text"), "which rows train, and which test")
@@ -228,7 +229,7 @@ def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), "left out: it has no name")
     _twice(given, label, verdicts)
     if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
-        times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
+        times_of = Cells(clock.source, given.cells(clock.source), given.lines, is_time=True)
         verdicts[clock.source] = columns.judge(times_of, dialect.separator)
     return verdicts
 
@@ -244,10 +245,9 @@ def _last(given: dict[str, T], target: str) -> dict[str, T]:
 def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return each name without the unit in brackets, and that unit; names that would be alike stay as they are."""
     split = [split_unit(name) for name in names]
-    bare = [name for name, _ in split]
+    bare = Counter(name for name, _ in split)
     return [
-        (name, unit) if bare.count(name) == 1 else (whole, unit)
-        for whole, (name, unit) in zip(names, split, strict=True)
+        (name, unit) if bare[name] == 1 else (whole, unit) for whole, (name, unit) in zip(names, split, strict=True)
     ]
 
 
@@ -264,7 +264,7 @@ def _target(
         return found[0]
     times_of = () if clock is None else (clock.source, clock.of_day)
     usable = [name for name in given.names if name not in (*times_of, SPLIT)]
-    filled = [name for name in usable if any(given.cells(given.names.index(name)))]
+    filled = [name for name in usable if any(given.cells(name))]
     if not usable:
         raise DataError("there is no column beside the time", "Inputs and a target are needed", where)
     return (filled or usable)[-1]
@@ -272,14 +272,9 @@ def _target(
 
 def _twice(given: TextRows, label: str, verdicts: dict[str, ColumnVerdict]) -> None:
     """Leave columns out that say the same as the target; one name for two columns that differ is a decision."""
-    cells = given.cells(given.names.index(label))
+    cells = given.cells(label)
     for name in verdicts:
-        if (
-            name != label
-            and SPLIT not in (name, label)
-            and given.cells(given.names.index(name)) == cells
-            and len(set(cells)) > 1
-        ):
+        if name != label and SPLIT not in (name, label) and given.cells(name) == cells and len(set(cells)) > 1:
             verdicts[name] = ColumnVerdict(
                 ColumnPlan(take="nothing"), f"left out: it is the target {label!r} once more"
             )
@@ -287,14 +282,14 @@ def _twice(given: TextRows, label: str, verdicts: dict[str, ColumnVerdict]) -> N
         base, mark, number = name.rpartition("#")
         if not mark or not number.isdigit() or base not in verdicts:
             continue
-        one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
+        one, two = given.cells(base), given.cells(name)
         if one == two:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), f"left out: it is {base!r} once more")
             continue
         at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
         verdicts[name] = replace(
             verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
-            decision=f"{base}: two columns have this name, {given.place(base)} and {given.place(name)}; "
+            decision=f"{base}: two columns have this name, {given.places[base] + 1} and {given.places[name] + 1}; "
             f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
             lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
         )  # fmt: skip
@@ -352,12 +347,12 @@ def long_of(given: TextRows) -> Long | None:
         return None
     by_word = {name: set(words_of(name)) for name in given.names}
     signal = next((name for name, words in by_word.items() if words & _SIGNALS), None) or next(
-        (name for at, name in enumerate(given.names) if all(map(_PATH.fullmatch, filter(None, given.cells(at))))), None
+        (name for name in given.names if all(map(_PATH.fullmatch, filter(None, given.cells(name))))), None
     )
     value = next((name for name, words in by_word.items() if words & _VALUES and name != signal), None)
     if signal is None or value is None:
         return None
-    cells = [cell for cell in given.cells(given.names.index(signal)) if cell]
+    cells = [cell for cell in given.cells(signal) if cell]
     several = len(set(cells)) > 1 and len(set(cells)) <= max(2, len(cells) // 2)
     return Long(signal=signal, value=value) if several and not any(numbers.body(cell) for cell in cells) else None
 
@@ -369,7 +364,7 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         raise DataError(
             f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal"
         )
-    at, of = given.names.index(long.signal), given.names.index(long.value)
+    at, of = given.places[long.signal], given.places[long.value]
     signals = list(dict.fromkeys(row[at] for row in given.rows if row[at]))
     names = unique(signals)
     rows = {
