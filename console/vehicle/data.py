@@ -217,11 +217,6 @@ def _short(value: Any) -> str:
 def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
     lines = [f"left out: {counted(count, reason)}" for reason, count in report.left_out.items() if count]
-    for name, marks in report.missing.items():
-        counts = ", ".join(
-            f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
-        )
-        if counts:
-            lines.append(f"no value: {printable(name)}: {counts}")
+    lines += [f"no value: {printable(name)}: {marks}" for name, marks in report.marks().items()]
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]
     return [*lines, f"{counted(report.rows, 'rows')}, {sum(report.left_out.values()):,} left out"]

@@ -269,8 +269,8 @@ def _header(
     begin = next((at for at, (_, cells) in enumerate(rows) if _is_row(cells, numeric, width)), None)
     if begin is None or not numeric:
         begin = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width), 0) + 1
-        if begin < len(rows) and all(is_unit(cell) for cell in rows[begin][1] if cell):
-            begin += 1
+        below = [cell for cell in rows[begin][1] if cell] if begin < len(rows) else []
+        begin += all(map(is_unit, below)) and not all(map(is_value, below))
     if begin == 0:
         cells = next(iter(_comments(comments, mark)), [])
         if len(cells) == width and not any(is_value(cell) for cell in cells):

@@ -269,7 +269,7 @@ def main() -> int:
         fields = {name: getattr(fault, name, "") for name in ("mend", "where", "tells")}
         sys.stdout.write(json.dumps({"fault": {**fields, "what": getattr(fault, "what", str(fault))}}))
         return fault.exit_code
-    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings}))
+    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings, "marks": report.marks()}))
     return 0
 
 

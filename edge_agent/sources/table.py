@@ -319,7 +319,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     def choose(names: tuple[str, ...]) -> tuple[Collection[str], Collection[str]]:
         return (), names if missing is None else missing
 
-    _, columns = taken(place, None, partial(read_columns, choose=choose))
+    _, columns = taken(place, None, partial(read_columns, choose=choose), whole=True)
     text = tuple(name for name, column in columns.items() if column.dtype == object)
     for name in text:
         gaps = missing is None or name in missing
