@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edge_agent.imports import judge, opened
 from edge_agent.imports.clocks import TextRows
-from edge_agent.imports.dialect import Dialect
+from edge_agent.imports.dialect import Dialect, split_unit
 from edge_agent.imports.engine import (
     CellTable,
     ImportDatabase,
@@ -180,20 +180,21 @@ def _part(engine: ImportDatabase, job: ImportJob, judged: tuple[Text, Dialect, T
 
 
 def _convert(cells: CellTable, dialect: Dialect, report: Report) -> None:
-    """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
+    """Let numbers whose unit stands in or under their name get the plan's; raises DataError where they cannot."""
     stated = dict(zip(cells.columns, dialect.units, strict=False))
     plan = report.plan
     for name, column in plan.taken.items():
         source = column.source or name
-        if column.take != "number" or source not in stated:
+        if column.take != "number" or source not in cells.columns:
             continue
+        given = stated.get(source) or split_unit(source)[1]
         try:
-            scale = units.planned(stated[source], column.unit, name)
+            scale = units.planned(given, column.unit, name)
         except DataError as fault:
             raise DataError(fault.what, fault.mend, cells.where) from fault
         if scale != units.SAME:
             cells.scales[source] = scale
-            report.notes.append(f"{name} converted from {stated[source]} to {column.unit}")
+            report.notes.append(f"{name} converted from {given} to {column.unit}")
 
 
 def _proposed(job: ImportJob, text: Text, dialect: Dialect, given: TextRows) -> judge.Proposal:
