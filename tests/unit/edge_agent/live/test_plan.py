@@ -222,7 +222,8 @@ def test_clock_is_read_as_in_files(clock: str, sample: dict[str, Any], seconds: 
 
 
 def test_values_in_another_unit_than_the_plans_are_converted(tmp_path: Path) -> None:
-    plan = '[columns]\na = { from = "Speed", unit = "km/h" }\nb = { unit = "K" }\nc = { from = "C [m/s]", unit = "km/h" }\n'
+    c = 'c = { from = "C [m/s]", unit = "km/h" }'
+    plan = f'[columns]\na = {{ from = "Speed", unit = "km/h" }}\nb = {{ unit = "K" }}\n{c}\n'
     (tmp_path / "plan.toml").write_text(plan)
     units = {"Speed": "mph"}
     rows = LiveRows(LivePlan.read(str(tmp_path / "plan.toml")), units=units)
