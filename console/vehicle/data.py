@@ -20,7 +20,6 @@ from schemas.private_files import replace_private
 from schemas.text import counted, printable, without_password
 
 if TYPE_CHECKING:
-    from edge_agent.imports.plan import Plan
     from edge_agent.imports.report import Report
 
 
@@ -130,11 +129,11 @@ def import_(given: _Options) -> None:
             report = import_files(job)
         except UndecidedError as fault:
             if plan_file is not None and plan is None:
-                _write_plan(plan_file, fault.proposal.plan, fault.proposal.why)
+                replace_private(plan_file, fault.proposal.plan.to_toml(fault.proposal.why).encode(), 0o644)
                 click.echo(f"written: {plan_file}, with the lines to decide", err=True)
             raise
     if plan_file is not None and plan is None:
-        _write_plan(plan_file, report.plan, report.why)
+        replace_private(plan_file, report.plan.to_toml(report.why).encode(), 0o644)
     if given.as_json:
         print_json(report.to_document())
         return
@@ -176,10 +175,6 @@ def _as_file(source: str, folder: Path) -> Path:
         for block in blocks:
             out.writerows(block)
     return path
-
-
-def _write_plan(path: Path, plan: Plan, why: dict[str, str]) -> None:
-    replace_private(path, plan.to_toml(why).encode(), 0o644)
 
 
 def _columns(report: Report) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from edge_agent.imports import numbers
 from edge_agent.imports.dialect import Dialect, split_unit
@@ -18,7 +18,11 @@ from edge_agent.imports.numbers import NumberMarks
 from edge_agent.imports.plan import CLOCK, ORDERS, UNDECIDED, ClockPlan, ColumnPlan, Time
 from glassfleet.data.timeplan import Input
 
+T = TypeVar("T")
+
 SPLIT: Final = "split"
+"""Name of the column that says which rows train and which test."""
+
 OWN: Final = 0.4
 """Share of empty cells from which a signal has times of its own."""
 
@@ -137,8 +141,7 @@ def time_of(
     rows = given.rows[: given.head]
     at = row_times(given, clock, marks)
     gap = gap_of(at)
-    column = next((shown[name][0] for name in given.names if name == clock.source), "time")
-    time = Time(column=column, drive="" if "drive" in kept else "drive", gap=gap)
+    time = Time(column=shown[clock.source][0], drive="" if "drive" in kept else "drive", gap=gap)
     used = {
         name: shown[name][0] for name, each in kept.items() if each.take not in ("nothing", UNDECIDED) and name != SPLIT
     }
@@ -150,16 +153,12 @@ def time_of(
         index = given.places[name]
         own = [when for when, row in zip(at, rows, strict=True) if row[index]]
         inputs[bare] = Input(signal=bare, seconds=age(own, gap))
-    return (
-        time.model_copy(
-            update={
-                "rows": target,
-                "inputs": {**{n: i for n, i in inputs.items() if n != target}, target: inputs[target]},
-            }
-        )
-        if target in inputs
-        else time
-    )
+    return time.model_copy(update={"rows": target, "inputs": last(inputs, target)}) if target in inputs else time
+
+
+def last(given: dict[str, T], name: str) -> dict[str, T]:
+    """Return entries with one of them at the end."""
+    return {**{each: value for each, value in given.items() if each != name}, name: given[name]}
 
 
 def gap_of(at: Sequence[float]) -> float:

@@ -100,11 +100,6 @@ def split_unit(name: str) -> tuple[str, str]:
     return (match[1], match[2].strip()) if match and is_unit(match[2]) else (name, "")
 
 
-def without_brackets(unit: str) -> str:
-    """Return a unit as it stands in brackets, without these."""
-    return unit.strip().strip("[]()<>").strip()
-
-
 def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence[str] = ()) -> Dialect:
     """Return how a text is laid out.
 
@@ -137,7 +132,7 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     if start >= len(lines):
         raise DataError("there are no rows, only comments", "Name a file with a table", where)
     mark = separator or _separator(lines[start:], where)
-    rows = _rows(lines, start, mark, where)
+    rows = rows_of(lines, start, mark, where)
     if names:
         last = next((cells for cells in _comments(lines[first:start], mark) if set(names) <= set(cells)), None)
         header = _named(rows, names, lines[start:], mark, where) if last is None else 0
@@ -172,17 +167,23 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
         notes.append(f"{counted(left, 'lines')} of text under the names left out")
     data = rows[begin][0] if begin < len(rows) else line + 1 + len(below)
     return Dialect(
-        mark, tuple(titles), tuple(map(without_brackets, units[: len(titles)])), line, data, width, tuple(notes)
+        mark,
+        tuple(titles),
+        tuple(unit.strip("[]()<> ") for unit in units[: len(titles)]),
+        line,
+        data,
+        width,
+        tuple(notes),
     )
 
 
 def _comments(lines: Sequence[str], separator: str) -> list[list[str]]:
     """Return the cells of comments above the rows, the last one first."""
     texts = [line.strip().lstrip("#%/!* ") for line in reversed(lines) if line.strip()]
-    return [cells for text in texts for _, cells in _rows([text], 0, separator)]
+    return [cells for text in texts for _, cells in rows_of([text], 0, separator)]
 
 
-def _rows(lines: Sequence[str], start: int, separator: str, where: str = "") -> list[tuple[int, list[str]]]:
+def rows_of(lines: Sequence[str], start: int, separator: str, where: str = "") -> list[tuple[int, list[str]]]:
     """Return the number of the line where each row begins, and its cells; blank lines are left out.
 
     Raises DataError where there is none in `where`, if it is named.
@@ -206,7 +207,7 @@ def _separator(lines: Sequence[str], where: str) -> str:
     for mark in SEPARATORS:
         if not any(mark in line for line in lines):
             continue
-        rows = [cells for _, cells in _rows(lines, 0, mark)]
+        rows = [cells for _, cells in rows_of(lines, 0, mark)]
         part = rows[len(rows) // 3 :]
         if not part:
             continue
@@ -243,7 +244,7 @@ def _named(
     if not absent[best]:
         return best
     for other, signs in SEPARATORS.items():
-        if any(set(names) <= set(cells) for _, cells in _rows(lines, 0, other)):
+        if any(set(names) <= set(cells) for _, cells in rows_of(lines, 0, other)):
             what = f"{signs} separate its columns, and the plan says {SEPARATORS.get(mark, repr(mark))}"
             mend = f"Give such files a plan of their own, with separator = {json.dumps(other)} under [csv]"
             raise DataError(what, mend, where)
@@ -301,9 +302,7 @@ def _other_width(
     """Return the header where it is not as wide as the rows, if that is harmless; else raise DataError."""
     line, names = rows[begin - 1]
     last = [cells[-1] for _, cells in rows[begin:] if len(cells) == width]
-    if len(names) == width - 1 and not any(last):
-        return begin - 1, begin, width, None
-    if len(names) == width + 1 and not names[-1]:
+    if (len(names) == width - 1 and not any(last)) or (len(names) == width + 1 and not names[-1]):
         return begin - 1, begin, width, None
     raise wrong_widths(line, len(names), [(number, len(cells)) for number, cells in rows[begin:]], mark, where)
 

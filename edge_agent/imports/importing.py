@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edge_agent.imports import judge, opened
 from edge_agent.imports.clocks import TextRows
-from edge_agent.imports.dialect import Dialect, split_unit
+from edge_agent.imports.dialect import Dialect, rows_of, split_unit
 from edge_agent.imports.engine import (
     CellTable,
     ImportDatabase,
@@ -146,7 +146,10 @@ def _judged(job: ImportJob, source: Path, place: Path) -> tuple[Text, Dialect, T
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
-        _accept(job, _proposed(job, text, dialect, given), text.source)
+        proposal = judge.propose_for(given, dialect, job.target, text.source)
+        if text.encoding == "cp1252":
+            proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
+        _accept(job, proposal, text.source)
     elif job.plan is not None:
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
@@ -197,13 +200,6 @@ def _convert(cells: CellTable, dialect: Dialect, report: Report) -> None:
             report.notes.append(f"{name} converted from {given} to {column.unit}")
 
 
-def _proposed(job: ImportJob, text: Text, dialect: Dialect, given: TextRows) -> judge.Proposal:
-    proposal = judge.propose_for(given, dialect, job.target, text.source)
-    if text.encoding == "cp1252":
-        proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
-    return proposal
-
-
 def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None:
     """Leave a last line out that has no line end, unless it is whole beyond doubt."""
     if not text.is_torn:
@@ -211,7 +207,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
     with text.path.open("rb") as raw:
         raw.seek(max(0, raw.seek(0, 2) - (1 << 16)))
         *others, last = raw.read().decode("utf-8", "replace").split("\n")
-    cells = judge.parse_line(last, dialect.separator)
+    cells = next((cells for _, cells in rows_of([last], 0, dialect.separator)), [])
     whole = len(cells) == len(dialect.names) and (
         (len(others) > 1 and opened.is_unbroken(last, others[-8:]))
         or last.rstrip().endswith('"')

@@ -13,7 +13,7 @@ from edge_agent.imports.opened import ARROW, BEGIN, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
 from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
-_JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
+_JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')  # an object, or a list of objects or lists
 _JSON_NAME: Final = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zip)?$", re.IGNORECASE)
 _LARGEST_ARRAY: Final = 1 << 26
 _MOST_FIELDS: Final = 2_000
@@ -35,7 +35,7 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
     if begin.startswith((PARQUET, ARROW)):
         return _of_arrow(source, scratch, is_parquet=begin.startswith(PARQUET))
     text = opened(source, scratch, "" if plan is None else plan.csv.encoding)
-    if is_json(text.begin[:4096].decode("utf-8", "replace")) or _JSON_NAME.search(source.name):
+    if _JSON.match(text.begin[:4096].decode("utf-8", "replace")) or _JSON_NAME.search(source.name):
         return _of_json(text, scratch)
     return text
 
@@ -95,11 +95,6 @@ def _plain(table: Any) -> Any:
             kind = pa.float64() if pa.types.is_decimal(kind) else pa.int64()
         fields.append(pa.field(field.name, kind))
     return table.cast(pa.schema(fields))
-
-
-def is_json(begin: str) -> bool:
-    """Whether a text begins as JSON does: with an object, or a list of objects or lists."""
-    return _JSON.match(begin) is not None
 
 
 def _of_json(text: Text, scratch: Path) -> Text:

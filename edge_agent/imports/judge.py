@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from edge_agent.imports import columns, numbers
-from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, row_times, time_of
+from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, last, row_times, time_of
 from edge_agent.imports.columns import Cells, ColumnVerdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
@@ -22,8 +22,6 @@ from edge_agent.imports.plan import UNDECIDED, ClockPlan, ColumnPlan, Csv, Long,
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
-T = TypeVar("T")
-
 HEAD: Final = 5_000
 PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
@@ -32,6 +30,8 @@ FEWEST, CELLS = 500, 1 << 17
 """Of a wide table fewer: about so many cells, and at least so many rows."""
 
 LONGEST_NAME: Final = 200
+"""Most characters of a column's name."""
+
 _SIGNALS: Final = words("signal signals signalname sig name path channel variable key sensor parameter pid kanal")
 _VALUES: Final = words("value values wert val v reading messwert data")
 _PATH: Final = re.compile(r"[A-Za-z_]\w*([./][A-Za-z_]\w*)+")
@@ -79,13 +79,9 @@ def layout(text: Text, plan: Plan | None = None) -> Dialect:
 
 def sample(text: Text, dialect: Dialect) -> TextRows:
     """Return rows of a text: the first ones, and of a large one some further on."""
-    names = unique(dialect.names)
-    found = TextRows(names, [], [], 0)
+    most = min(HEAD, max(FEWEST, CELLS // dialect.width))
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
-        reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
-        most = min(HEAD, max(FEWEST, CELLS // dialect.width))
-        _take(reader, most, dialect, found, dialect.data)
-    found.head = len(found.rows)
+        found = sample_of(opened, dialect, most)
     size = text.path.stat().st_size
     if found.head >= most:
         begin, number = 0, 1
@@ -101,10 +97,11 @@ def sample(text: Text, dialect: Dialect) -> TextRows:
     return found
 
 
-def sample_of(lines: Sequence[str], dialect: Dialect) -> TextRows:
-    """Return the rows of lines."""
+def sample_of(lines: Iterable[str], dialect: Dialect, most: int = HEAD) -> TextRows:
+    """Return the first rows of lines."""
     found = TextRows(unique(dialect.names), [], [], 0)
-    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, found, dialect.data)
+    reader = csv.reader(islice(lines, dialect.data - 1, None), delimiter=dialect.separator)
+    _take(reader, most, dialect, found, dialect.data)
     found.head = len(found.rows)
     return found
 
@@ -174,7 +171,7 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
     clock, decisions = clock_of(given, dialect)
     shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     label = _target(given, shown, clock, target, where)
-    verdicts = _verdicts(given, dialect, clock, label)
+    verdicts = _verdicts(given, dialect, clock, label, shown)
     csv_marks, verdicts = _settle(verdicts)
     if clock is not None and clock.source in verdicts:
         verdict = verdicts.pop(clock.source)
@@ -187,7 +184,7 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
         target=wanted,
         csv=_csv(dialect, csv_marks, verdicts),
         clock=clock,
-        columns=_last({shown[name][0]: column for name, column in kept.items()}, wanted),
+        columns=last({shown[name][0]: column for name, column in kept.items()}, wanted),
         time=time_of(given, clock, kept, wanted, shown=shown, marks=csv_marks),
     )
     return _proposal(plan, verdicts, {name: bare for name, (bare, _) in shown.items()}, decisions)
@@ -210,9 +207,10 @@ def _proposal(
     return Proposal(plan, {shown[name]: verdict.why for name, verdict in verdicts.items()}, [*decisions, *open_ones])
 
 
-def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label: str) -> dict[str, ColumnVerdict]:
+def _verdicts(
+    given: TextRows, dialect: Dialect, clock: ClockPlan | None, label: str, shown: dict[str, tuple[str, str]]
+) -> dict[str, ColumnVerdict]:
     """Judge each column by its own cells."""
-    shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     verdicts: dict[str, ColumnVerdict] = {}
     for index, name in enumerate(given.names):
         if clock is not None and name in (clock.source, clock.of_day):
@@ -236,10 +234,6 @@ def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label:
 
 def _named(column: ColumnPlan, name: str, shown: str) -> ColumnPlan:
     return column.model_copy(update={"source": name if name != shown else ""})
-
-
-def _last(given: dict[str, T], target: str) -> dict[str, T]:
-    return {**{name: column for name, column in given.items() if name != target}, target: given[target]}
 
 
 def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -383,7 +377,6 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         for name in names
     }
     marks, verdicts = _settle(verdicts)
-    shown = {name: split_unit(name)[0] for name in given.names}
     of_rows = row_times(given, clock, marks) or [0.0] * given.head
     gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
@@ -392,15 +385,7 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         if row[at] in own:
             own[row[at]].append(when)
     inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
-    time = Time(column=shown.get(clock.source, "time"), rows=label, gap=gap, inputs=_last(inputs, label))
-    kept = _last({name: verdict.column for name, verdict in verdicts.items()}, label)
+    time = Time(column=split_unit(clock.source)[0], rows=label, gap=gap, inputs=last(inputs, label))
+    kept = last({name: verdict.column for name, verdict in verdicts.items()}, label)
     plan = Plan(target=label, csv=_csv(dialect, marks, verdicts), long=long, clock=clock, time=time, columns=kept)
     return _proposal(plan, verdicts, {name: name for name in verdicts}, decisions)
-
-
-def parse_line(line: str, separator: str) -> list[str]:
-    """Return the cells of one line, stripped; none where it is no row at all."""
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
-    except csv.Error:
-        return []
