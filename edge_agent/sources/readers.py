@@ -208,13 +208,12 @@ def _says_nothing(plan: Plan, whole: bool) -> bool:
     """Whether a plan leaves a file's cells as they are."""
     if (
         plan.long is not None
+        or plan.aligned is not None
         or (plan.csv.decimal, plan.csv.thousands) != (".", "")
         or set(plan.csv.missing) - NOTHING - {"nan"}
     ):
         return False
     if plan.clock is not None and (plan.clock.form, plan.clock.scale, plan.clock.cut) != ("number", 1.0, ""):
-        return False
-    if plan.time is not None and plan.time.aligned is not None:
         return False
     return all(
         (column.take in ("number", "truth", "text") or (whole and column.take == "nothing"))
