@@ -106,7 +106,7 @@ def described_attributes(text: str) -> dict[str, str]:
 NO_ID: Final = "not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', a letter or digit first"
 
 
-_PLAIN: Final = {"missing": "it is missing", "dict_type": "write keys and values", "model_type": "write keys and values"}
+_PLAIN: Final = {"missing": "it is missing", "dict_type": "give keys and values", "model_type": "give keys and values"}
 
 
 def text_of(error: ErrorDetails) -> str:

@@ -9,10 +9,10 @@ MOST = {
     "product: modules": 438,
     "lab: lines of code": 9_721,
     "lab: modules": 95,
-    "tests: lines of code": 37_608,
+    "tests: lines of code": 37_559,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_000,
+    "documentation: words": 57_200,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
@@ -31,12 +31,11 @@ TWO_MEANINGS = {
     "Signatures": "a coordinator's, and what an operator holds them against",
     "Tick": "time passes: an event of each pure machine",
 }
-"""Public classes that share a name, at most ten, and why."""
+"""Public classes that share a name, and why."""
 
 
 def test_class_has_a_name_of_its_own() -> None:
     assert {name for name in size.doubled_classes() if not name.startswith("_")} == set(TWO_MEANINGS)
-    assert len(size.doubled_classes()) <= 10
 
 
 TEXT = """'A module.'
