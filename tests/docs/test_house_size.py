@@ -5,14 +5,14 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_805,
+    "product: lines of code": 47_815,
     "product: modules": 438,
     "lab: lines of code": 9_721,
     "lab: modules": 95,
-    "tests: lines of code": 37_560,
+    "tests: lines of code": 37_570,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 57_200,
+    "documentation: words": 57_009,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
