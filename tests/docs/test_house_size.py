@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 438,
     "lab: lines of code": 9_721,
     "lab: modules": 95,
-    "tests: lines of code": 37_570,
+    "tests: lines of code": 37_572,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 57_009,
