@@ -8,8 +8,8 @@ with nobody to think.
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import select
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
 from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, memory, ms, print_table, wait
-from lab.benchmarks.raw_mqtt import Peer, publish
+from lab.benchmarks.raw_mqtt import connect, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.demo.secure import secure_broker
 from lab.experiments.workers import Worker
@@ -239,20 +239,23 @@ def floors(vehicles: int, size: int) -> list[float]:
 
 def _floors(stage: Stage, size: int) -> list[float]:
     """Return the seconds that a question to all takes until all have answered, with nobody to think."""
-    asker = Peer(safe_address(stage.broker.url), "floor")
-    asker.subscribe("gf/1/floor/agent/+/answer")
+
+    async def asked() -> list[float]:
+        answers = asyncio.Queue[str]()
+        asker = await connect(safe_address(stage.broker.url), "floor", lambda topic, _: answers.put_nowait(topic))
+        await asker.subscribe("gf/1/floor/agent/+/answer")
+        seconds = []
+        for number in range(FLOORS):
+            begun = time.perf_counter()
+            asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
+            for _ in range(stage.vehicles):
+                await answers.get()
+            seconds.append(time.perf_counter() - begun)
+        asker.close()
+        return seconds
+
     stage.tell("floor", size=size)
-    seconds = []
-    for number in range(FLOORS):
-        begun, answers = time.perf_counter(), 0
-        asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
-        while answers < stage.vehicles:
-            select.select([asker.socket], [asker.socket] if asker.unsent else [], [])
-            asker.flush()
-            answers += sum(1 for _ in asker.messages())
-        seconds.append(time.perf_counter() - begun)
-    asker.close()
-    return seconds
+    return asyncio.run(asked())
 
 
 def long(fleets: Sequence[int] = FLEETS) -> None:
