@@ -17,43 +17,12 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, columns_of, in_run, same_bytes
+from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, Run, in_run, same_bytes
 from lab.conformance.private import private
 from lab.conformance.questions import Question, answer, difference, questions
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, ContributionBody, Outcome, Refusal, Request
 from schemas.rounds import place_in_sample
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run, in which the agent is asked."""
-
-    examiner: Examiner
-    id: str
-
-    def ask(self, task: Task, whom: dict[str, Any] | None = None, **how: int) -> str:
-        """Open a round; return the digest of the task."""
-        return self.examiner.ask(self.id, in_run(task, self.id), whom=whom, **how)
-
-    def pose(self, task: Task, whom: dict[str, Any] | None = None) -> tuple[str, Heard | None]:
-        """Ask, and wait for the answer."""
-        digest = self.ask(task, whom)
-        return digest, self.answer(digest)
-
-    def answer(self, digest: str, within: float = PATIENCE) -> Heard | None:
-        """Return the answer or refusal; None: none came."""
-        return self.examiner.answer(self.id, digest, within=within)
-
-    def receipt(self, digest: str, outcome: Outcome = "accepted", reason: str = "") -> None:
-        """Tell the agent what became of its answer."""
-        self.examiner.receipt(self.id, digest, outcome, reason)
-
-    def is_silent(self, digest: str = "", *, after: float = 0.0) -> bool:
-        """Whether nothing more comes about the run; `after` seconds in which something may have been on its way."""
-        if after:
-            self.examiner.wait_for((ContributionBody,), self.id, within=after)
-        return self.examiner.wait_for((ContributionBody, Refusal), self.id, digest, within=SILENCE) is None
 
 
 @dataclass
@@ -74,17 +43,15 @@ class Bench:
     runs: int = 0
     asked: list[Question] = field(default_factory=list)
 
-    def new_run(self) -> str:
-        """Return the id of a new run."""
-        self.runs += 1
-        return f"check-{self.examiner.incarnation}-{self.runs}"
-
     @contextmanager
     def run(self) -> Iterator[Run]:
         """Begin a run, and end it."""
-        run = Run(self.examiner, self.new_run())
-        yield run
-        self.examiner.end(run.id)
+        self.runs += 1
+        run = Run(self.examiner, f"check-{self.examiner.incarnation}-{self.runs}")
+        try:
+            yield run
+        finally:
+            self.examiner.end(run.id)
 
     def simple(self, *, salt: int = 0) -> Task:
         """Return a short question: one histogram; another one for each `salt`."""
@@ -106,8 +73,8 @@ def births(bench: Bench) -> list[str]:
     bench.schemes = tuple(body.schemes)
     faults = []
     wanted = [*bench.data.features, bench.data.target]
-    if sorted(columns_of(body)[:-1]) != sorted(wanted[:-1]) or body.target != wanted[-1]:
-        faults.append(f"columns are {list(columns_of(body))}, expected {wanted}")
+    if sorted(body.features) != sorted(wanted[:-1]) or body.target != wanted[-1]:
+        faults.append(f"columns are {[*body.features, body.target]}, expected {wanted}")
     bench.examiner.forget()
     bench.examiner.up(anew=True)
     again = bench.examiner.birth(within=PATIENCE)
@@ -201,7 +168,7 @@ def resends(bench: Bench) -> list[str]:
 
 def duplicates(bench: Bench) -> list[str]:
     """Duplicates: a request or a receipt that comes twice, or for nothing, changes nothing."""
-    bench.examiner.receipt("no-such-run", "0" * 64, "unknown-run")
+    Run(bench.examiner, "no-such-run").receipt("0" * 64, "unknown-run")
     with bench.run() as run:
         run.ask(bench.simple())
         digest, first = run.pose(bench.simple())
@@ -388,7 +355,8 @@ def connections(bench: Bench) -> list[str]:
 
 def private_runs(bench: Bench) -> list[str]:
     """Of a private run: the key, masks that cancel, and no answer in editions or to questions that single out."""
-    return private(bench.examiner, bench.new_run(), bench.data, bench.schemes)
+    with bench.run() as run:
+        return private(run, bench.data, bench.schemes)
 
 
 def encoding(bench: Bench) -> list[str]:
