@@ -112,7 +112,7 @@ def judged(found: Sequence[Sequence[Moved]], kind: Kind) -> tuple[int | None, in
     return hit, false
 
 
-def drifts(fleets: int = 40, seed: int = 1) -> None:
+def drift(fleets: int = 40, seed: int = 1) -> None:
     """Print the table."""
     lines = []
     for kind, words in KINDS:

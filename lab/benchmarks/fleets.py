@@ -29,7 +29,7 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
-from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, memory, ms, print_table, wait
+from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, ms, print_table, resident, wait
 from lab.benchmarks.raw_mqtt import connect, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.demo.secure import secure_broker
@@ -223,7 +223,7 @@ def _scale(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) ->
         # Its topic is no vehicle's: those that sign may not write there.
         floor = "-" if signed else ms(median(_floors(stage, stage.tell("counted")["answer.bytes"])))
         sizes = {
-            "coordinator, MB": f"{memory(stage.coordinator.pid)[1]:.0f}",
+            "coordinator, MB": f"{resident(stage.coordinator.pid)[1]:.0f}",
             "journal, MB": f"{(stage.journal() - size) / 1e6:.1f}",
         }
     return {"vehicles": f"{vehicles:,}", "scheme": run["scheme"], **rounds, "floor": floor, **sizes, **costs}
@@ -278,7 +278,7 @@ def _long(vehicles: int) -> dict[str, Any]:
             return any(each["run"] == name and each["rounds_closed"] >= KILL_AT for each in api.get("/api/runs"))
 
         wait(is_late, 1.0)
-        before, processor = memory(process.pid)[1], cpu_seconds(process.pid) - own
+        before, processor = resident(process.pid)[1], cpu_seconds(process.pid) - own
         process.kill()
         killed = time.perf_counter()
         process.start()
@@ -287,7 +287,7 @@ def _long(vehicles: int) -> dict[str, Any]:
         record = ended(api, name)
         seconds = time.perf_counter() - begun
         spent = [processor + cpu_seconds(process.pid) - busy, cpu_seconds(stage.broker.pid) - of_broker]
-        after = memory(process.pid)[1]
+        after = resident(process.pid)[1]
         rounds, costs = stage.figures(record, spent)
     return {
         "vehicles": f"{vehicles:,}",
@@ -328,7 +328,7 @@ def _storm(vehicles: int) -> list[dict[str, Any]]:
                     "s until": f"{time.perf_counter() - begun:.2f}",
                     "processor, s": f"{cpu_seconds(process.pid) - spent:.1f}",
                     "longest queue": f"{stage.queue:,}",
-                    "coordinator, MB": f"{memory(process.pid)[1]:.0f}",
+                    "coordinator, MB": f"{resident(process.pid)[1]:.0f}",
                 }
             )
 

@@ -14,6 +14,7 @@ from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_s
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import input_quantiles_of, personal_model, promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
@@ -199,7 +200,7 @@ class Preflight:
     rounds : int
         The search for the domain included; at most as many as were asked for.
     seconds : float
-        The longest that one vehicle worked on an answer.
+        The longest from one answer to the next: that is what a vehicle, and the server's half, worked on it.
     """
 
     rounds: int
@@ -211,7 +212,16 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
     data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
     first = data["vehicle-0"]
     labels = first.y.dtype.kind in "UO"
-    short = _Short(scheme, at_most - DOMAIN_ROUNDS)
+    asked, seconds, last = set[str](), 0.0, time.perf_counter()
+
+    def listen(task: Task, _answer: Contribution) -> None:
+        nonlocal seconds, last
+        now = time.perf_counter()
+        seconds, last = max(seconds, now - last), now
+        if task.digest not in asked and len(asked) == at_most - DOMAIN_ROUNDS:
+            raise _Enough
+        asked.add(task.digest)
+
     with contextlib.suppress(_Enough, GlassfleetError):
         wanted = DiscoveryParameters(
             features=first.features,
@@ -219,8 +229,9 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
             input_quantiles=input_quantiles_of(scheme, labels=labels),
             labels=labels,
         )
-        simulation.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
-    return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)
+        domain, last = discover(wanted, [*data.values()]), time.perf_counter()
+        simulation.federated(scheme, parameters, domain, data, seed, listen=listen)
+    return Preflight(DOMAIN_ROUNDS + len(asked), seconds)
 
 
 def tempo(preflight: Preflight, vehicles: int, participation: str) -> tuple[float, float]:
@@ -234,31 +245,3 @@ def tempo(preflight: Preflight, vehicles: int, participation: str) -> tuple[floa
 
 class _Enough(Exception):  # noqa: N818 - a signal, not an error
     """So many rounds were counted as were asked for."""
-
-
-class _Short:
-    """A scheme, its client and its server in one, that counts rounds and seconds and stops after `at_most` rounds."""
-
-    def __init__(self, scheme: Any, at_most: int) -> None:
-        self.rounds = 0
-        self.seconds = 0.0
-        self.name = scheme.name
-        self.client = self
-        self.server = self
-        self._client, self._server = scheme.client, scheme.server
-        self._at_most = at_most
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    def contribute(self, task: Any, data: Any, rng: Any) -> Any:
-        began = time.perf_counter()
-        answer = self._client.contribute(task, data, rng)
-        self.seconds = max(self.seconds, time.perf_counter() - began)
-        return answer
-
-    def reduce(self, state: Any, contributions: Any) -> Any:
-        self.rounds += 1
-        if self.rounds >= self._at_most:
-            raise _Enough
-        return self._server.reduce(state, contributions)
