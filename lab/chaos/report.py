@@ -27,16 +27,11 @@ def document(
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
     equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
-    seed, faults, vehicles, private = (
-        settings.seed,
-        len(settings.schedule),
-        len(settings.files),
-        "private" in settings.modes,
-    )
+    faults, vehicles, private = len(settings.schedule), len(settings.files), "private" in settings.modes
     modes = "".join(f" --{mode}" for mode in MODES if mode in settings.modes)
     return {
-        "seed": seed,
-        "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}{modes}",
+        "seed": settings.seed,
+        "replay": f"glassfleet lab chaos --faults {faults} --seed {settings.seed} --vehicles {vehicles}{modes}",
         "broker": played.broker_kind,
         "private": private,
         "vehicles": vehicles,
