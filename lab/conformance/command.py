@@ -113,7 +113,7 @@ def agent(
         raise VerificationError(f"{failed} of {len(results)} checks failed: see above")
 
 
-def _performed(checks: dict[str, Callable[[Any], list[str]]], bench: Any) -> list[dict[str, Any]]:
+def _performed(checks: dict[str, Callable[[Any], Iterator[str]]], bench: Any) -> list[dict[str, Any]]:
     from lab.conformance.examiner import LeftOutError
 
     results: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ def _performed(checks: dict[str, Callable[[Any], list[str]]], bench: Any) -> lis
         for name, check in checks.items():
             bar.at(doing=name)
             try:
-                details = check(bench)
+                details = list(check(bench))
                 outcome = "fault" if details else "ok"
             except LeftOutError as why:
                 outcome, details = "left out", [str(why)]

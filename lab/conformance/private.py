@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,8 @@ class Group:
         return add([*words, masked.view(np.uint64)])
 
 
-def private(run: Run, data: Dataset, schemes: Sequence[str]) -> list[str]:
-    """Return what is wrong; see `lab.conformance.checks`."""
+def private(run: Run, data: Dataset, schemes: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong; see `lab.conformance.checks`."""
     name = next((each for each in ("frt", "tree") if each in schemes), "")
     if not name or data.categories or data.y.dtype.kind != "f":
         raise LeftOutError("private rounds are checked over numbers, with frt or tree")
@@ -100,8 +100,9 @@ def private(run: Run, data: Dataset, schemes: Sequence[str]) -> list[str]:
     try:
         group = _met(run, terms, keys_task, heard)
     except (WireError, KeyError, TypeError) as fault:
-        return [f"the announcement: {fault}"]
-    return _asked(group, scheme, parameters, data)
+        yield f"the announcement: {fault}"
+    else:
+        yield from _asked(group, scheme, parameters, data)
 
 
 def _met(run: Run, terms: Terms, keys_task: Task, heard: Heard) -> Group:
@@ -115,8 +116,7 @@ def _met(run: Run, terms: Terms, keys_task: Task, heard: Heard) -> Group:
     return Group(run, terms, own, heard.payload, keys_task)
 
 
-def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[str]:
-    faults: list[str] = []
+def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> Iterator[str]:
     plain = DiscoveryParameters(features=data.features, target=data.target)
     domain = discover(plain.exact(), [data])
     first = DISCOVERY.server.start(DISCOVERY.private(plain)).task
@@ -136,12 +136,12 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
         heard = group.ask(posed, layout, edition)
         total = group.opened(heard, posed, layout, edition)
         if isinstance(total, str):
-            faults.append(f"{what}: {total}")
+            yield f"{what}: {total}"
             continue
         expected = layout.flatten(answer(task, data))
         if (total != expected).any():
             at = int(np.flatnonzero(total != expected)[0])
-            faults.append(
+            yield (
                 f"{what}: number {at} of {layout.size} of the opened sum is {total[at]}, expected "
                 f"{expected[at]}: its own number, or a mask (pair key, stream key, stream) is another"
             )
@@ -158,9 +158,8 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
         heard = group.ask(posed, layout, edition, question=question)
         if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason not in codes:
             actual = "no word" if heard is None else getattr(heard.body, "reason", "an answer")
-            faults.append(f"{what}: {actual}; expected a refusal with {' or '.join(codes)}")
+            yield f"{what}: {actual}; expected a refusal with {' or '.join(codes)}"
     digest, heard = group.run.pose(posed)
     group.run.receipt(digest)
     if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason != "not-private":
-        faults.append("a plain request in a run that was announced as private: expected a refusal with not-private")
-    return faults
+        yield "a plain request in a run that was announced as private: expected a refusal with not-private"
