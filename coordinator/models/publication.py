@@ -67,19 +67,19 @@ class ModelPublisher:
         before : collection of int
             Versions that its name stood for before: they are cleared if they are not among the newest.
         """
-        models = self.registry.versions(model.name)
+        models = self.registry.heads(model.name)
         kept = self._kept(models)
         fell = [each for each in models[-self.retained_versions - 1 :] if each not in kept]
         gone = [each for each in models if each.version in before and each not in kept and each not in fell]
         # Not the last one: a version that could not be decided about at first may come after a later one.
         new = [each for each in kept if each.version == model.version]
         with self._unless_unpublishable(model.name):
-            frames = [*self._clearing(fell), *self._writing(new)]
-            self._publish([*frames, *self._pointers(model.name), *self._clearing(gone)])
+            frames = [*self._clearing(self._read(fell)), *self._writing(self._read(new))]
+            self._publish([*frames, *self._pointers(model.name), *self._clearing(self._read(gone))])
 
     def moved(self, name: str, before: Collection[int]) -> None:
         """Publish what a name stands for, after it stood for other versions; `before` as in `model`."""
-        models = self.registry.versions(name)
+        models = self.registry.heads(name)
         kept = self._kept(models)
         stands_for = self.aliases.pinned_of(name)
         # What is among the newest stands on the broker already.
@@ -87,7 +87,8 @@ class ModelPublisher:
         older = [each for each in kept if each.version in stands_for and each not in newest]
         gone = [each for each in models if each.version in before and each not in kept]
         with self._unless_unpublishable(name):
-            self._publish([*self._writing(older), *self._pointers(name), *self._clearing(gone)])
+            written, cleared = self._writing(self._read(older)), self._clearing(self._read(gone))
+            self._publish([*written, *self._pointers(name), *cleared])
 
     def signature(self, former: StoredModel, model: StoredModel) -> None:
         """Clear the parts that only the former record had, and publish the one that was signed again."""
@@ -117,12 +118,12 @@ class ModelPublisher:
         BrokerError, UsageError
             This broker cannot carry a version.
         """
-        models, last = self.registry.versions(name), -2 * self.retained_versions
+        models, last = self.registry.heads(name), -2 * self.retained_versions
         kept = self._kept(models)
         outlived = self._outlived(name)
         left = [*(each for each in models[:last] if each.version in outlived), *models[last:]]
-        cleared = self._clearing([each for each in left if each not in kept])
-        return [*cleared, *self._writing(kept), *self._pointers(name)]
+        cleared = self._clearing(self._read(each for each in left if each not in kept))
+        return [*cleared, *self._writing(self._read(kept)), *self._pointers(name)]
 
     @contextmanager
     def _unless_unpublishable(self, name: str) -> Iterator[None]:
@@ -184,6 +185,11 @@ class ModelPublisher:
     def _kept(self, models: list[StoredModel]) -> list[StoredModel]:
         newest, pinned = models[-self.retained_versions :], self.aliases.pinned()
         return [each for each in models if each in newest or (each.name, each.version) in pinned]
+
+    def _read(self, heads: Iterable[StoredModel]) -> list[StoredModel]:
+        """Return versions with their records: of a name with many, few are read."""
+        read = (self.registry.journal.model(each.name, each.version) for each in heads)
+        return [model for model in read if model is not None]
 
     def _writing(self, models: Iterable[StoredModel]) -> list[Frame]:
         return [

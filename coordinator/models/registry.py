@@ -182,7 +182,7 @@ class Registry:
 
     def has(self, effect: Publish) -> bool:
         """Whether the model was registered already: in an earlier life of the coordinator."""
-        return any(model.run == effect.run for model in self.journal.models(effect.name))
+        return any(model.run == effect.run for model in self.journal.heads(effect.name))
 
     def longest_record(self, effect: Publish, state: RunState) -> ModelRecord:
         """Write a model down without registering it, as long as its record can get; raises whatever the scheme does."""
@@ -190,8 +190,8 @@ class Registry:
         return self._record(effect, state, LONGEST, ["0" * 64], drift)
 
     def _earlier(self, effect: Publish) -> list[StoredModel]:
-        """Return the versions of other runs, without damaged ones."""
-        return [each for each in self.journal.models(effect.name) if each.run != effect.run and not each.is_damaged]
+        """Return the versions of other runs, without damaged ones; no record is read."""
+        return [each for each in self.journal.heads(effect.name) if each.run != effect.run and not each.is_damaged]
 
     def _drift(self, state: RunState, earlier: Sequence[StoredModel]) -> dict[str, Any]:
         """Return how far the version in use has moved tonight, and what that means after the nights before."""
@@ -199,7 +199,8 @@ class Registry:
             return {}
         digests, of = [each.digest for each in earlier], state.drift["of"]
         later = earlier[digests.index(of) + 1 :] if of in digests else []
-        nights = [(record.created, record.parameters) for record in (ModelRecord.load(each.record) for each in later)]
+        records = [found[1] for each in later if (found := _read(self, each.name, each.version)) is not None]
+        nights = [(record.created, record.parameters) for record in records]
         now = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
         domain = Domain.from_document(state.champion["domain"])
         return {**state.drift, "moved": moved([*nights, (now, {"drift": state.drift})], of, domain)}
@@ -251,13 +252,18 @@ class Registry:
         heads = self.journal.heads()
         return {name: list(group) for name, group in groupby(heads, key=lambda head: head.name)}
 
-    def versions(self, name: str) -> list[StoredModel]:
-        """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
-        return self._known(name, self.journal.models(name))
-
     def heads(self, name: str) -> list[StoredModel]:
-        """As `versions`, but no record is read."""
-        return self._known(name, self.journal.heads(name))
+        """All versions of a model, oldest first, damaged ones too; no record is read.
+
+        Raises
+        ------
+        NotFoundError
+            There is none.
+        """
+        models = self.journal.heads(name)
+        if not models:
+            raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
+        return models
 
     def get(self, name: str, version: int) -> StoredModel:
         """Return one version; raises NotFoundError when there is none, DamagedError when it is not as it was."""
@@ -271,11 +277,6 @@ class Registry:
                 "journal from a backup, or use another version"
             )
         return model
-
-    def _known(self, name: str, models: list[StoredModel]) -> list[StoredModel]:
-        if not models:
-            raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
-        return models
 
 
 def _rows(state: RunState) -> int:

@@ -68,7 +68,7 @@ class Cloud:
         return self.service.coordinator.runs.document(run)
 
     def record(self) -> ModelRecord:
-        return ModelRecord.from_bytes(self.service.call(lambda core: core.registry.versions("model")[-1].record))
+        return ModelRecord.from_bytes(self.service.call(lambda core: core.journal.models("model")[-1].record))
 
     def stop(self) -> None:
         self.service.stop()

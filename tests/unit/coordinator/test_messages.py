@@ -91,7 +91,7 @@ def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and
     assert levels == 3
     assert blobs(fleet) == set(), "blobs of former rounds"
     assert TOPICS.request("r1") not in fleet.hub.retained
-    assert [model.version for model in fleet.core.registry.versions("model")] == [1]
+    assert [model.version for model in fleet.core.registry.heads("model")] == [1]
 
 
 def test_coordinator_asks_again_when_somebody_clears_the_request_of_a_live_run() -> None:

@@ -228,7 +228,7 @@ def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypat
     monkeypatch.setattr(fleet.core.rollouts, "replace", die)
     with pytest.raises(KilledError):
         fleet.finish("a", run="r1")
-    assert [model.version for model in fleet.core.registry.versions("model")] == [1]
+    assert [model.version for model in fleet.core.registry.heads("model")] == [1]
     fleet.crash()
     fleet.birth("a")
     fleet.pass_time(3.0)

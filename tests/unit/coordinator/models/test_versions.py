@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -99,6 +100,24 @@ def test_rollback_goes_to_the_version_before_when_all_its_runs_are_forgotten(wor
         world.core.models.rollback("one", None, "and again")
     world.hub.pump()
     assert world.retained() == [1, 3, 4]
+
+
+def test_records_read_for_a_new_version_do_not_grow_with_the_versions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads() -> int:
+        stood = world.core.models.become_current(world.journal.models("one")[-1], "published", "")
+        journal = world.core.registry.journal
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "model", read := Mock(wraps=journal.model))
+            patch.setattr(journal, "models", None)
+            world.core.models.publisher.model(journal.heads("one")[-1], stood)
+        return read.call_count
+
+    world.learn(3)
+    few = reads()
+    world.learn(20)
+    assert 0 < reads() <= few
 
 
 def test_version_leaves_the_broker_after_a_crash_between_the_decision_and_its_publication(
