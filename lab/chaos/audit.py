@@ -147,7 +147,8 @@ def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
     played.broker_died += fleet.revive_broker(patience)
     fleet.end(agents, _ENDING)
-    for name in reversed(fleet.coordinators):  # who stands by first: it would take the other's place
+    # Who stands by first: it would take the other's place.
+    for name in sorted(fleet.coordinators, key=lambda each: each == fleet.leader):
         fleet.end([name], _ENDING)
     played.broker_died += fleet.start_broker()
     retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)

@@ -84,10 +84,6 @@ class Proxy:
         road.is_cut, road.delay = False, 0.0
         self._loop.call_soon_threadsafe(road.open.set)
 
-    def exchange(self, one: str, other: str) -> None:
-        """Let two processes have each other's names; each keeps its road."""
-        self._roads[one], self._roads[other] = self._roads[other], self._roads[one]
-
     def close(self) -> None:
         """End the proxy. Idempotent."""
         if self._loop.is_closed():
