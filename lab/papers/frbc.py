@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -69,18 +68,20 @@ def rules_of(folds: Sequence[FoldResult]) -> dict[str, Spread]:
     return spreads
 
 
-def _iid_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {"": fold_jobs("magic", "frbc")}
-
-
-def _table_1_jobs(data: Path, full: bool) -> Jobs:
-    made = dict(_iid_jobs(data, full))
-    for name, parameters in VARIANTS.items():
-        made[name] = fold_jobs("magic", "frbc", parameters=dict(parameters), settings=["federated"])
-    for name in OPAQUE:
-        where = {"file": FILE, "protocol": "frbc", "reference": name}
-        made[name] = [Job("reference", {**where, "fold": fold}) for fold in range(FOLDS)]
-    return made
+IID: Jobs = {"": fold_jobs("magic", "frbc")}
+TABLE_1_JOBS: Jobs = {
+    **IID,
+    **{
+        name: fold_jobs("magic", "frbc", parameters=dict(parameters), settings=["federated"])
+        for name, parameters in VARIANTS.items()
+    },
+    **{
+        name: [Job("reference", {"file": FILE, "protocol": "frbc", "reference": name, "fold": k}) for k in range(FOLDS)]
+        for name in OPAQUE
+    },
+}
+SKEWS: Jobs = {skew: fold_jobs("magic", "frbc", skew=skew) for skew in ("quantity", "quantity+label")}
+REDUCTION: Jobs = {"": [Job("curve", {"file": FILE, "fold": 0, "sizes": list(SIZES)})]}
 
 
 def _table_1(found: Found) -> Blocks:
@@ -147,10 +148,6 @@ def _ecdf(found: Found) -> Blocks:
     ]
 
 
-def _skew_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {skew: fold_jobs("magic", "frbc", skew=skew) for skew in ("quantity", "quantity+label")}
-
-
 def _skewed(found: Found) -> Blocks:
     rows: Rows = []
     for skew, folds in found.items():
@@ -169,10 +166,6 @@ def _skewed(found: Found) -> Blocks:
     ]
 
 
-def _reduction_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {"": [Job("curve", {"file": FILE, "fold": 0, "sizes": list(SIZES)})]}
-
-
 def _reduction(found: Found) -> Blocks:
     (points,) = found[""]
     series = {f"class {label}": ([n for n, _ in points], [f1[label] for _, f1 in points]) for label in CLASSES}
@@ -189,12 +182,12 @@ def _reduction(found: Found) -> Blocks:
 
 
 CHAPTERS = tuple(
-    Chapter(key, PAPER, title, jobs, blocks, (FILE,))
+    Chapter(key, PAPER, title, lambda *_, jobs=jobs: jobs, blocks, (FILE,))
     for key, title, jobs, blocks in (
-        ("frbc-1", "Table I: F1 of each class, IID nodes", _table_1_jobs, _table_1),
-        ("frbc-2", "Table II: number of rules", _iid_jobs, _table_2),
-        ("frbc-ecdf", "Distribution of F1 over nodes and folds", _iid_jobs, _ecdf),
-        ("frbc-skew", "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed),
-        ("frbc-reduction", "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction),
+        ("frbc-1", "Table I: F1 of each class, IID nodes", TABLE_1_JOBS, _table_1),
+        ("frbc-2", "Table II: number of rules", IID, _table_2),
+        ("frbc-ecdf", "Distribution of F1 over nodes and folds", IID, _ecdf),
+        ("frbc-skew", "Uneven nodes: quantity skew, and quantity and label skew", SKEWS, _skewed),
+        ("frbc-reduction", "Fewer rules: the trade-off of size and F1", REDUCTION, _reduction),
     )
 )
