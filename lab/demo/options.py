@@ -123,8 +123,8 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         raise UsageError(f"bounds: no vehicle has a column {unknown[0]!r}; the columns are: {columns}")
     watcher.step("preflight with two vehicles: number of rounds, time for an answer")
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
-    preflight = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
-    pace, deadline = tempo(preflight, len(files), participation)
+    found, seconds = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
+    pace, deadline = tempo(found, seconds, len(files), participation)
     policy = {
         "min_agents": min(2, len(files)),
         "deadline": deadline,
@@ -134,7 +134,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         "max_restarts": 2 * len(files),
         **given.get("rounds", {}),
     }
-    rounds = None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds
+    rounds = None if found >= ENOUGH_ROUNDS else found
     # Of a private run the slow are not: they announce themselves too late.
     plan = make_plan(list(files), options.drop, 0.0 if is_private else SLOW, REJOIN, options.seed, rounds)
     if is_private:

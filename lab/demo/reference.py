@@ -191,24 +191,17 @@ MANY_ROUNDS = 30
 """An elastic run of so many rounds is shown at a quick pace: it waits for laggards again and again."""
 
 
-@dataclass(frozen=True)
-class Preflight:
-    """What was learned from it.
+def run_preflight(
+    scheme: Any, parameters: Any, rows: Sequence[Source], seed: int, *, at_most: int
+) -> tuple[int, float]:
+    """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet.
 
-    Attributes
-    ----------
-    rounds : int
-        The search for the domain included; at most as many as were asked for.
-    seconds : float
-        The longest from one answer to the next: that is what a vehicle, and the server's half, worked on it.
+    Returns
+    -------
+    int, float
+        Rounds, the search for the domain included; and the most seconds from one answer to the next, which a vehicle
+        and the server's half worked on it.
     """
-
-    rounds: int
-    seconds: float
-
-
-def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: int, *, at_most: int) -> Preflight:
-    """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet."""
     data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
     first = data["vehicle-0"]
     labels = first.y.dtype.kind in "UO"
@@ -231,15 +224,18 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
         )
         domain, last = discover(wanted, [*data.values()]), time.perf_counter()
         simulation.federated(scheme, parameters, domain, data, seed, listen=listen)
-    return Preflight(DOMAIN_ROUNDS + len(asked), seconds)
+    return DOMAIN_ROUNDS + len(asked), seconds
 
 
-def tempo(preflight: Preflight, vehicles: int, participation: str) -> tuple[float, float]:
-    """Return pace and deadline, in seconds, at which a run can be watched and nobody is late for want of CPU."""
-    is_quick = participation == "elastic" and preflight.rounds >= MANY_ROUNDS
+def tempo(rounds: int, seconds: float, vehicles: int, participation: str) -> tuple[float, float]:
+    """Return pace and deadline, in seconds, at which a run can be watched and nobody is late for want of CPU.
+
+    `rounds` and `seconds` are a preflight's.
+    """
+    is_quick = participation == "elastic" and rounds >= MANY_ROUNDS
     # The longest, too: an answer that is long once (a first import, a first population) must not slow every round.
     pace, shortest, longest = (0.05, 0.8, 2.5) if is_quick else (0.2, 2.5, 12.0)
-    together = preflight.seconds * vehicles / (os.cpu_count() or 1)
+    together = seconds * vehicles / (os.cpu_count() or 1)
     return pace, min(longest, max(shortest, round(pace + 0.3 + 2.0 * together, 1)))
 
 
