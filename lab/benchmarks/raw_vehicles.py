@@ -78,9 +78,16 @@ def signer_of(folder: Path) -> Signer:
 class Vehicle:
     """One vehicle.
 
-    `waits` are the answers without a receipt, by task: the message, and when to send it again; `accepted`, by task, is
-    when the receipt was made; `is_outside`: the run asks it no more; `away` is for how many seconds it stays away when
-    its connection has ended.
+    Attributes
+    ----------
+    away : float
+        Seconds for which it stays away when its connection has ended.
+    waits : dict
+        Answers without a receipt, by task: the message, and when to send it again.
+    accepted : dict
+        When the receipt was made, by task.
+    is_outside : bool
+        The run asks it no more.
     """
 
     number: int

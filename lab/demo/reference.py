@@ -199,10 +199,9 @@ def run_preflight(
     Returns
     -------
     int, float
-        Rounds, the search for the domain included; and the most seconds from one answer to the next, which a vehicle
-        and the server's half worked on it.
+        Rounds, the search for the domain included; and the most seconds that a vehicle worked on an answer.
     """
-    data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
+    data = {f"vehicle-{number}": part.train for number, part in enumerate([*rows, *rows][:2])}
     first = data["vehicle-0"]
     labels = first.y.dtype.kind in "UO"
     asked, seconds, last = set[str](), 0.0, time.perf_counter()
@@ -210,7 +209,9 @@ def run_preflight(
     def listen(task: Task, _answer: Contribution) -> None:
         nonlocal seconds, last
         now = time.perf_counter()
-        seconds, last = max(seconds, now - last), now
+        if task.digest in asked or not asked:  # else the server's half has worked as well
+            seconds = max(seconds, now - last)
+        last = now
         if task.digest not in asked and len(asked) == at_most - DOMAIN_ROUNDS:
             raise _Enough
         asked.add(task.digest)
