@@ -171,13 +171,8 @@ def _domain(scheme: Any, parts: list[Dataset], support: int | None = None) -> Do
 def ablation() -> None:
     """Three inner folds (QoE: blocks of time) of the training rows of the first outer fold."""
     cuts = {name: list(_cuts(name)) for name in (*DATASETS, "QoE")}
-    print_table(
-        "RMSE on inner folds (rules)",
-        [
-            {"": what} | {name: _error(each, *left_out) for name, each in cuts.items()}
-            for what, left_out in WITHOUT.items()
-        ],
-    )
+    errors = {what: {name: _error(each, *out) for name, each in cuts.items()} for what, out in WITHOUT.items()}
+    print_table("RMSE on inner folds (rules)", [{"": what} | each for what, each in errors.items()])
 
 
 def _cuts(name: str) -> Iterator[Cut]:
