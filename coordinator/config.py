@@ -22,8 +22,8 @@ class FleetLimits:
     Attributes
     ----------
     max_agents : int
-        Most agents that are remembered; one more replaces the agent that has been down for longest, or is refused.
-        Why: a larger fleet, or a bound for a small one.
+        Most agents that are remembered; one more replaces the one that has been down for longest, or is refused.
+        Why: a larger fleet.
     fleet_bytes : int
         Most bytes of memory for all agents with their columns and scores; then likewise. Why: the machine's memory.
     """
@@ -39,7 +39,7 @@ class Http:
     Attributes
     ----------
     api : bool
-        Serve the HTTP API and the dashboard. Why: nobody uses them.
+        Serve the HTTP API and the dashboard. Why: nobody needs them.
     api_host : str
         Address to bind; anything but loopback needs `api_expose`. Why: a proxy on another machine.
     api_port : int
@@ -47,7 +47,7 @@ class Http:
     api_expose : bool
         Allow an address that other machines can reach. Why: a firewall or proxy protects it.
     dashboard_sign_in : int
-        Seconds until an operator must sign in again. Why: a rule of the house.
+        Seconds until an operator must sign in again. Why: a security policy.
     """
 
     api: bool = True
@@ -66,8 +66,7 @@ class CoordinatorConfig(Settings):
         ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
         its own.
     broker_wait : float
-        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: a service that may start
-        before its broker.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: the broker may come later.
     connection : ConnectionSettings
         How it speaks with the broker.
     journal : str
@@ -77,28 +76,27 @@ class CoordinatorConfig(Settings):
     standby : bool
         Wait while another coordinator has the journal, and take over when it ends. Why: a second coordinator.
     records_days : float
-        Days for which an ended run's events, with vehicles' sums, stay in the journal. Its model, scores and decisions
-        stay for ever. Why: a small disk, or late audits.
+        Days for which the events of an ended run, with vehicles' sums, stay in the journal. Its model, scores and
+        decisions stay for ever. Why: a small disk, or late audits.
     kept_runs : int
-        Most ended runs that are kept; older ones go, with their models but for the newest `retained_versions` of each
-        name. Why: a small disk, or many short runs.
+        Most ended runs that are kept; older ones are deleted, with their models except the newest `retained_versions`
+        of each name. Why: a small disk, or many short runs.
     retained_versions : int
         Versions of each model that stay on retained topics. Why: a small broker, or vehicles that need old versions.
     queue_bytes : int
-        Most bytes of messages that wait to be handled; the rest stays at the broker. Why: the machine's memory.
+        Most bytes of waiting messages; the rest stays at the broker. Why: the machine's memory.
     take_over : bool
         Start although another coordinator of this fleet is up; that one stops (exit code 7). Why: it cannot be stopped
         by hand.
     intake_workers : int
-        Processes that receive and verify what the fleet answers; 1: the coordinator itself does. Why: a fleet whose
-        answers take more than one core.
+        Processes that receive and verify answers; 1: the coordinator itself does. Why: answers need more than one core.
     fleet_limits : FleetLimits
         What the agents may make it remember.
     http : Http
         The API and the dashboard.
     notify : str
-        Addresses of Apprise, with spaces between, for failed runs, rolled back versions and vehicles that need
-        attention. Why: nobody watches the dashboard all day.
+        Apprise addresses, with spaces between, for failed runs, rolled back versions and vehicles that need attention.
+        Why: nobody watches the dashboard.
     """
 
     service: ClassVar = "coordinator"

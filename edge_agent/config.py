@@ -51,7 +51,7 @@ class AgentConfig(Settings):
         ``mqtt[s]://[user[:password]@]host[:port]``; for a cluster, its nodes with commas between. Why: every fleet has
         its own.
     broker_wait : float
-        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: no coverage at the start.
+        Seconds to wait for the first connection before exit code 4; 0: wait for ever. Why: the broker may come later.
     connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
@@ -61,13 +61,13 @@ class AgentConfig(Settings):
     labels : bool
         The target is a class, not a number. Why: a classifier is to be learned.
     categories : bool
-        Columns of text are inputs, too, for schemes that take categories. Why: rows with text.
+        Columns of text are inputs, too, if the scheme takes categories. Why: rows with text.
     missing : bool
-        Cells of inputs may be empty, for schemes that take that. Why: rows with gaps.
+        Cells of inputs may be empty, if the scheme takes that. Why: rows with gaps.
     schemes : tuple of str or None
-        Schemes it takes part in; default: all that are installed. Why: a vehicle that must not take part in some.
+        Schemes it takes part in; default: all that are installed. Why: it must not take part in some.
     slow : float
-        Seconds by which each answer is delayed, 0 to 3600. Why: demonstrations.
+        Delay of each answer in seconds, 0 to 3600. Why: demonstrations.
     evaluate : bool
         Score new models on the local test rows and publish the scores. Why: scores must stay private.
     outbox_max_bytes : int
@@ -79,8 +79,7 @@ class AgentConfig(Settings):
     month : Monthly
         What learning may take in a calendar month.
     private : "only", "allowed" or "never"
-        Which runs it answers: private ones only, all, or never private ones. Why: "only" where nobody may see a
-        vehicle's numbers.
+        Which runs it answers: private ones only, all, or never private ones. Why: nobody may see its numbers.
     private_limits : Limits
         What it asks for in private runs, whatever the coordinator says.
     """

@@ -87,7 +87,7 @@ def data(path: str, target: str | None) -> list[Finding]:
     from edge_agent.sources import read_source
     from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 
-    source = read_source(path, target=target)
+    source = read_source(path, target=target, hold_back=True)
     says = (
         f"{counted(source.train.rows, 'rows')} to train, {source.test.rows} to test, "
         f"{counted(len(source.train.features), 'inputs')}, target {source.train.target}"

@@ -20,14 +20,14 @@ class RolloutPlan(BaseModel):
     stages : tuple of float
         Shares of the fleet, rising, in (0, 1]. After the last one the candidate becomes current for all.
     min_reports : int or float
-        Reports that a stage needs to pass: a number >= 1, or a fraction in (0, 1] of the vehicles asked.
+        Reports that a stage needs: a number >= 1, or a fraction in (0, 1] of the vehicles asked.
     max_worse : float
-        Most by which the candidate's mean error may exceed the current version's, and that of the best versions before:
-        0.05 is 5 %. Negative: it must be better.
+        Most by which the candidate's mean error may exceed that of the current version and the best before: 0.05 is
+        5 %. Negative: it must be better.
     max_worse_share : float
-        Largest share of the vehicles, [0, 1], whose error may grow by more than `vehicle_worse`.
+        Largest share of vehicles, [0, 1], whose error may grow by more than `vehicle_worse`.
     vehicle_worse : float
-        Growth of its error from which a vehicle is worse off, >= 0: 0.1 is 10 %.
+        Growth of a vehicle's error above which it is worse off, >= 0: 0.1 is 10 %.
     deadline : float
         Seconds for each stage, > 0. Then it is judged by the reports that came, or rolled back if they are too few.
     gate : bool

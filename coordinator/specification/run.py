@@ -46,24 +46,24 @@ class RoundPolicy(BaseModel):
         Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked, or of a fixed cohort. ``1`` is one
         agent, ``1.0`` is all. None: half of the fleet, see `with_quorum`.
     target : int or None
-        Close a round as soon as this many, and the quorum, have answered; None waits for all. Cohort participation:
+        Close a round as soon as this many, and the quorum, have answered; default: wait for all. Cohort participation:
         chooses the cohort, once.
     deadline : float
-        Seconds, > 0, until who has not answered counts as dropped.
+        Seconds, > 0, after which a vehicle that has not answered is dropped.
     grace : float
         Seconds after the deadline in which answers still count.
     sample : int, float or None
         Ask only so many of those who can answer. Cohort participation: once, in the first statistics round.
     on_missed_quorum : "extend" or "fail"
-        With fewer answers than the quorum at the deadline: wait once more, or fail.
+        Without a quorum at the deadline: wait once more, or fail.
     extensions : int
         Most extensions of a round, 0 to 100.
     max_restarts : int
-        How often a run may go back because it lost a member of its cohort; then it fails.
+        How often a run may restart because it lost a member of its cohort.
     gather_agents : int
         Agents that must be up before the first round.
     gather_timeout : float
-        Seconds to wait for them; then the run fails (``not-enough-agents``).
+        Seconds to wait for them before the run fails (``not-enough-agents``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -144,13 +144,13 @@ class PrivatePolicy(BaseModel):
     Attributes
     ----------
     floor : int
-        Fewest vehicles over which anything is summed, at least 8.
+        Fewest vehicles in a sum, at least 8.
     company : int
-        So many vehicles leave a group at a time, at least 3: nobody's numbers are the difference of two sums.
+        Fewest vehicles that leave a group together, at least 3.
     patience : int
-        So often a round is extended, at most, while fewer than `company` have not answered: losing them costs others.
+        How often a round is extended while fewer than `company` have not answered, as losing them excludes others.
     support : int
-        Fewest rows on which a number rests that is opened, see `glassfleet.private.support`; 0: any.
+        Fewest rows on which a disclosed number rests; 0: any. See `glassfleet.private.support`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -182,11 +182,11 @@ class RunSpec(BaseModel):
     Attributes
     ----------
     run : str
-        Id; made up when empty.
+        Id; default: made up.
     scheme : str
         Name in the catalogue.
     parameters : dict
-        Of the scheme; left out: its defaults.
+        Of the scheme.
     participation : "cohort" or "elastic"
         One set of vehicles for the whole model, or whoever answers each round. Private runs begin with one set in
         either case; elastic ones learn on without those who are lost, and ask no former round again.
@@ -195,33 +195,32 @@ class RunSpec(BaseModel):
     model : str
         Name under which the model is published.
     features : list of str or None
-        Input columns; None: those that most agents offer.
+        Input columns; default: those that most agents offer.
     target : str or None
-        Target column; None: the one that most agents offer.
+        Target column; default: the one that most agents offer.
     domain : Domain or None
-        Limits of all variables, when they are known; None: they are found federatedly first.
+        Limits of all columns; default: the fleet finds them first.
     bounds : dict or None
-        Column -> (low, high) that bound the search for limits, e.g. a sensor's range; or :class:`Bounds`, with the
-        column's unit and terms.
+        By column the range in which limits are searched, ``[low, high]``, or a map with ``unit`` and ``terms``, too.
     max_rows_each : int or None
-        At most so many rows of each vehicle count, chosen by a hash; a vehicle that claims more is not counted. None:
-        five times the median, from five vehicles on.
+        Most rows of each vehicle that count, chosen by a hash; default: five times the median, with five vehicles or
+        more. A vehicle that claims more is not counted.
     window : Window or None
-        Which rows of each vehicle count: the last, or those of the last days. None: all.
+        Count only the last rows of each vehicle, or those of the last days.
     without : tuple of str
         Vehicles that are never asked.
     readmit : tuple of str
-        Vehicles that gave false answers in an earlier private run and may take part again.
+        Vehicles that may take part again after false answers in a private run.
     seed : int
-        For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
+        For all that the coordinator draws at random, 0 to 2^32 - 1.
     nonce : str
         Stands in each task of the run, see ``glassfleet.contract.messages.Task``. The coordinator draws it; what is
         given is replaced.
     private : PrivatePolicy or None
-        Nobody sees a single vehicle's numbers, see `glassfleet.private`; None: the coordinator and the broker do.
+        Make it a private run, in which nobody sees a single vehicle's numbers.
     rollout : RolloutPlan or None
-        The model is tried in stages before it becomes current; None: by the whole fleet at once, see `GATE`, as the
-        first model of a name is in any case.
+        Try the model in stages; default: the whole fleet judges it at once, as it does a first version in any case. See
+        `GATE`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

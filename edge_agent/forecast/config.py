@@ -27,21 +27,20 @@ class ForecastConfig(Settings):
         TOML file whose table ``[time]`` says how samples become rows, or ``qoe`` for the case study's; default: each
         sample is a row. Why: samples that are not rows yet.
     vss : tuple of Path
-        Catalogues of VSS, separated by commas, for a plan with their paths; later ones win. Why: such a plan.
+        VSS catalogues, separated by commas; later ones win. Why: a plan with their paths.
     model : str or None
         Name of the model to serve; default: the only one that the agent keeps. Why: an agent that keeps several.
     data : str or None
-        The vehicle's rows, as the agent has them, for a scheme of which every vehicle makes its own model, such as
-        fedga. Why: such a scheme.
+        The agent's rows, for a scheme in which every vehicle makes its own model. Why: fedga.
     models : Path or None
-        Folder of the models; default: the agent's. Why: a model that was copied here by hand.
+        Folder of the models; default: the agent's. Why: a model that was copied here.
     log : Path or None
         Folder of the log of forecasts; default: ``forecasts`` beside the agent's models. Why: another disk.
     log_max_bytes : int
         Most bytes of the log, 64 KiB to 1 TiB; then its oldest sixteenth is deleted. Why: the disk, or how long
         forecasts must be kept.
     speed : float
-        How many times faster than recorded a file is replayed; 0: as fast as possible. Why: a long file.
+        How many times faster than recorded a file is replayed; 0: as fast as possible. Why: long files.
     every : float
         Seconds from a forecast to the next, 0 to 3600; samples in between still fill windows. A
         replayed file has its own time; a table without one, a row a second. Why: more, or fewer, forecasts.
@@ -51,15 +50,15 @@ class ForecastConfig(Settings):
         Where forecast, alert and rule go as signals of VSS: ``kuksa[s]://host:port`` or ``mqtt[s]://host/a/topic``.
         Why: another application in the vehicle uses them.
     report : str
-        Publish ``none``, ``alerts`` or ``all`` forecasts with their explanation on the fleet's broker. They disclose
+        Publish ``none``, ``alerts`` or ``all`` explained forecasts on the fleet's broker. They disclose
         the vehicle's rows. Why: somebody in the cloud wants to see them.
     broker : str or None
         Broker for `report`. Why: every fleet has its own.
     source_identity : Path or None
         Identity folder for a source at ``mqtts``. Why: a vehicle's broker that asks for a certificate.
     source_ca_file : Path or None
-        Certificate authority for `source` and `publish`, instead of that identity's or the system's. Why: a server in
-        the vehicle of another authority.
+        Certificate authority for `source` and `publish`, instead of that identity's or the system's. Why: a server of
+        another authority.
     source_token_file : Path or None
         File with the token for a databroker. Why: a databroker that asks for one.
     """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_802,
+    "product: lines of code": 47_806,
     "product: modules": 438,
     "lab: lines of code": 9_721,
     "lab: modules": 95,
     "tests: lines of code": 37_581,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 60_000,
+    "documentation: words": 57_200,
     "README: words": 1_000,
     "glossary: entries": 40,
 }

@@ -28,7 +28,7 @@ from glassfleet.schemes.tree.params import (
     TreeParameters,
 )
 from glassfleet.schemes.tree.start import check_first, first_shapes
-from glassfleet.schemes.tree.support import bands_of, places
+from glassfleet.schemes.tree.support import bands_of, lines_of
 
 Ints = NDArray[np.int64]
 
@@ -145,7 +145,7 @@ def _supported_shapes(question: TreeQuestion) -> dict[str, tuple[int, ...]]:
     """Return those of questions that are asked in runs with `support` alone."""
     k, targets = question.columns, question.targets
     if question.kind == SUPPORT:
-        return {"rows": (len(places(question.to_task())), len(question.least_of))}
+        return {"rows": (lines_of(question), len(question.least_of))}
     if question.kind == "categories":
         return {"scores": (len(question.disclosed), 1 + targets)}
     if question.kind == "bands":

@@ -117,6 +117,13 @@ def places(task: Task) -> list[Any]:
     return [(digest, number) for digest, span in about for number in range(span.stop - span.start)]
 
 
+def lines_of(question: TreeQuestion) -> int:
+    """Return how many lines the answer to a support question has: as many as `places` names."""
+    if question.is_of_categories:
+        return sum(len(variable.categories) for variable in question.domain.features)
+    return len(question.tree.overlaps) if question.is_of_pairs else bands_of(question.counted)
+
+
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
 
 

@@ -356,8 +356,9 @@ def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
 def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, drive: Path
 ) -> None:
+    drive.write_text("load,speed\n" + "".join(f"{n % 7},{n % 7 * 2}\n" for n in range(25)))
     assert run(["doctor", "--state-dir", str(tmp_path / "s"), "--data", str(drive)]) == 0
-    capsys.readouterr()
+    assert "19 rows to train, 5 to test" in capsys.readouterr().out, "as its agent holds them back"
     drive.write_text("a,b\n1,x\n")
     assert run(["doctor", "--state-dir", str(tmp_path / "s"), "--data", str(drive), "--json"]) == 1
     result = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
