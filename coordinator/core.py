@@ -204,6 +204,7 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
+        self.fleet.recall()
         if self.witness.new:
             self.witness.write()
         if self.fleet.unwritten:
@@ -220,6 +221,7 @@ class Coordinator:
         self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
+        self.fleet.recall()
         self.models.check_signatures()
         self.rollouts.tick(at)
         self.schedules.tick(at, self)

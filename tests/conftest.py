@@ -57,6 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was collected alone: Python would look through it for garbage again and again."""
+    gc.freeze()
+
+
 def _no_skips() -> bool:
     return os.environ.get("GLASSFLEET_NO_SKIPS") == "1"
 

@@ -77,7 +77,7 @@ class Witness:
 
     def heads(self, agent: str) -> list[dict[str, Any]]:
         """Return the heads of a vehicle's log that are kept, in the order in which they were seen; from any thread."""
-        return self._journal.kept("witnessed", agent)
+        return self._journal.kept("witnessed", [agent]).get(agent, [])
 
 
 def falls(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

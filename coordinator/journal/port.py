@@ -284,8 +284,8 @@ class Journal(Protocol):
         `coordinator.fleet.witness` and `coordinator.fleet.directory`.
         """
 
-    def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
-        """Return what `keep` wrote of a vehicle; nothing where that is damaged. From any thread."""
+    def kept(self, what: Kept, agents: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return what `keep` wrote of these vehicles, where there is something that is whole. From any thread."""
 
     def check(self) -> None:
         """Raise StorageError when nothing can be written any more because the lock was lost."""

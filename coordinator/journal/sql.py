@@ -51,7 +51,7 @@ from coordinator.journal.tables import (
     put_of_agents,
     shown,
     sum_of,
-    values_of_agent,
+    values_of_agents,
 )
 from schemas.errors import DamagedError, StorageError
 
@@ -308,9 +308,9 @@ class SqlJournal:
         with self._write() as connection:
             return put_of_agents(connection, what, values, most)
 
-    def kept(self, what: Kept, agent: str) -> list[dict[str, Any]]:
-        """Return what `keep` wrote of a vehicle."""
-        return values_of_agent(self._select, what, agent)
+    def kept(self, what: Kept, agents: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return what `keep` wrote of these vehicles."""
+        return values_of_agents(self._select, what, agents)
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -379,12 +379,11 @@ def put_of_agents(
     """Let values take the place of what is there of these vehicles; return of how many there was no room."""
     table, agents, known = OF_AGENTS[what], list(values), set[str]()
     named = table.c.agent
-    for start in range(0, len(agents), _NAMED_AT_ONCE):
-        some = sa.select(named).where(named.in_(agents[start : start + _NAMED_AT_ONCE]))
-        known |= set(connection.execute(some).scalars())
+    for some in _some_of(agents):
+        known |= set(connection.execute(sa.select(named).where(named.in_(some))).scalars())
     agents.sort(key=lambda agent: agent not in known)  # a newcomer takes nobody's place
-    for start in range(0, len(agents), _NAMED_AT_ONCE):
-        connection.execute(sa.delete(table).where(named.in_(agents[start : start + _NAMED_AT_ONCE])))
+    for some in _some_of(agents):
+        connection.execute(sa.delete(table).where(named.in_(some)))
     room = most - connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     rows = [{"agent": agent, "body": json.dumps(values[agent])} for agent in agents[: max(0, room)]]
     if rows:
@@ -392,8 +391,12 @@ def put_of_agents(
     return len(agents) - len(rows)
 
 
-def values_of_agent(select: Select, what: Kept, agent: str) -> list[dict[str, Any]]:
-    """Return what is there of a vehicle; nothing where its row is damaged."""
+def values_of_agents(select: Select, what: Kept, agents: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return what is there of these vehicles; nothing where a row is damaged."""
     table = OF_AGENTS[what]
-    rows = select(sa.select(table).where(table.c.agent == agent))
-    return [value for row in rows if is_whole(table, row) for value in json.loads(row.body)]
+    rows = (row for some in _some_of(list(agents)) for row in select(sa.select(table).where(table.c.agent.in_(some))))
+    return {row.agent: json.loads(row.body) for row in rows if is_whole(table, row)}
+
+
+def _some_of(agents: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (agents[start : start + _NAMED_AT_ONCE] for start in range(0, len(agents), _NAMED_AT_ONCE))

@@ -83,7 +83,8 @@ class Notifier:
         self._channels = to
         self._wall = wall
         core = service.coordinator
-        self._memory = {each.name: duty.NoticeMemory.of(core.journal.kept("notices", each.name)) for each in to}
+        kept = core.journal.kept("notices", [each.name for each in to])
+        self._memory = {each.name: duty.NoticeMemory.of(kept.get(each.name, [])) for each in to}
         self._again = dict.fromkeys(self._memory, 0.0)
         self._recent = Recent()
         self._current: dict[str, tuple[int, Decision]] = {}

@@ -163,16 +163,17 @@ class PrivateFleet:
             ``too-few-for-privacy``: no group is left; or the scheme finds no model.
         """
         self._store.clear()
+        step = root = scheme.server.start(parameters, domain, seed)
         while True:
-            step = self._evaluate(scheme, parameters, domain, seed)
+            step = self._evaluate(scheme, step)
             if isinstance(step, Done):
                 lost, company = tuple(self._lost), tuple(self._company)
                 return PrivateOutcome(step.model, self.cohort, lost, company, step.summary)
-            self._ask(scheme, step.task)
+            if self._ask(scheme, step.task):
+                step = root
 
-    def _evaluate(self, scheme: Any, parameters: Any, domain: Domain | None, seed: int) -> Next | Done:
-        """Reduce from the root as far as all groups have answered; return the open step."""
-        step: Next | Done = scheme.server.start(parameters, domain, seed)
+    def _evaluate(self, scheme: Any, step: Next | Done) -> Next | Done:
+        """Reduce from there as far as all groups have answered; return the open step."""
         while isinstance(step, Next):
             step = replace(step, task=replace(step.task, nonce=self.terms.nonce))
             keys = [(group, step.task.digest) for group in sorted(self._editions)]
@@ -182,11 +183,13 @@ class PrivateFleet:
             step = scheme.server.reduce(step.state, sums)
         return step
 
-    def _ask(self, scheme: Any, task: Task) -> None:
-        """Ask each group that has not answered."""
+    def _ask(self, scheme: Any, task: Task) -> bool:
+        """Ask each group that has not answered; return whether somebody is lost."""
+        lost = len(self._lost)
         for group, edition in sorted(self._editions.items()):
             if (group, task.digest) not in self._store and (gone := self._open(scheme, task, edition)):
                 self._shrink(edition, set(gone))
+        return len(self._lost) > lost
 
     def _open(self, scheme: Any, task: Task, edition: Edition) -> list[str]:
         """Ask one group one task; store its sum if all answered, else return who did not."""

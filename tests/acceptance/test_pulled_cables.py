@@ -54,9 +54,7 @@ class Fleet:
         ca = FleetCa(folder / "authority")
         self.host = self.network.address(BROKER)
         self._start_broker(ca)
-        self._common = [
-            *("--broker", f"mqtts://{self.host}:8883", "--fleet", FLEET, "--log-format", "json"),
-        ]
+        self._common = [*("--broker", f"mqtts://{self.host}:8883", "--fleet", FLEET, "--log-format", "json")]
         self._start(
             CLOUD,
             *("coordinator", "--state-dir", str(folder / "coordinator"), "--api-port", "8080", "--log-level", "debug"),

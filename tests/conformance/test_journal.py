@@ -115,8 +115,8 @@ def test_journal_keeps_values_of_so_many_vehicles(opener: Opener, what: Kept, ot
     assert journal.keep(what, {"v1": heads * 2, "v3": heads}, most=2) == 1
     journal.close()
     journal = opener()
-    assert [journal.kept(what, agent) for agent in ("v1", "v2", "v3")] == [heads * 2, [], []]
-    assert journal.kept(other, "v1") == []
+    assert journal.kept(what, ("v1", "v2", "v3")) == {"v1": heads * 2, "v2": []}
+    assert journal.kept(other, ("v1",)) == {}
     journal.close()
 
 

@@ -30,13 +30,9 @@ DEVIATIONS = {
 }
 
 OVERSIZE = {
-    "memory": "carried",
-    "embedded": "carried",
-    "mosquitto-5": "told",
-    "mosquitto-3.1.1": "disconnected",
-    "mosquitto-signed": "told",
-    "nats": "carried",
-}
+    "memory": "carried", "embedded": "carried", "mosquitto-5": "told", "mosquitto-3.1.1": "disconnected",
+    "mosquitto-signed": "told", "nats": "carried",
+}  # fmt: skip
 """What happens to a payload of 2 MiB where 128 KiB is the limit. The client is told the limit when it connects, and
 refuses by itself; the broker ends the connection (again, on every resend); or it has no limit and carries it."""
 

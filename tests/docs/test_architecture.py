@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from coordinator.core import Coordinator
 from coordinator.journal.sql import SqlJournal
@@ -158,8 +157,8 @@ def rows(path: Path) -> Path:
     return path
 
 
+@quiet()
 def learn(folder: Path, vehicles: int) -> Simulation:
-    quiet()
     sources = {f"v{number}": read_source(rows(folder / "v.csv"), target="minutes") for number in range(vehicles)}
     fleet = Simulation(sources, folder / "state", ca=TestCa())
     fleet.journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")  # type: ignore[assignment]
@@ -171,7 +170,6 @@ def learn(folder: Path, vehicles: int) -> Simulation:
     ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
     assert ended["outcome"] == "finished", ended["reason"]
     fleet.advance(5)
-    structlog.reset_defaults()
     return fleet
 
 
@@ -190,7 +188,6 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
     assert [name for _, name in calls[:answered]].count("SumScheme.reduce") == 1
 
 
-@pytest.mark.usefixtures("said")
 def test_one_answer_enters_few_files_and_its_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entered = {name: list[set[str]]() for name in ENTERED}
     asked, read = dict[Effects, list[tuple[str, str]]](), list[int]()

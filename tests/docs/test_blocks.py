@@ -46,10 +46,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "docs/explanation/private-runs.md": {
         "glassfleet run start --model qoe --private --wait": (
             "needs eight vehicles; tests/acceptance/test_demo.py runs a private demonstration"
-        ),
+        )
     },
     "docs/howto/reproduce-the-papers.md": {
-        "glassfleet lab datasets fetch mortgage california --data-dir data": NETWORK,
+        "glassfleet lab datasets fetch mortgage california --data-dir data": NETWORK
     },
 }
 """By page and first line of the block: why it is not executed. Each is still read as its language."""

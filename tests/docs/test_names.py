@@ -19,16 +19,8 @@ from tests.support.docs.pages import CODE, ROOT, Page, pages
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
 OTHERS_OPTIONS = {
-    "--build",
-    "--detach",
-    "--discard",
-    "--max-bytes",
-    "--no-deps",
-    "--signed",
-    "--timeout",
-    "--vss",
-    "--wheel-dir",
-}
+    "--build", "--detach", "--discard", "--max-bytes", "--no-deps", "--signed", "--timeout", "--vss", "--wheel-dir",
+}  # fmt: skip
 """Options of docker, pytest and others in our pages."""
 
 

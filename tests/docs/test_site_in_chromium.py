@@ -18,13 +18,8 @@ from tests.support.processes import serving
 pytestmark = pytest.mark.slow
 
 LOOKED_AT = [
-    "index",
-    "tutorial/first-fleet",
-    "explanation/rounds",
-    "explanation/tree",
-    "reference/messages",
-    "api/scheme",
-]
+    "index", "tutorial/first-fleet", "explanation/rounds", "explanation/tree", "reference/messages", "api/scheme",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

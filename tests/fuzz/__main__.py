@@ -17,6 +17,7 @@ from tests.fuzz.harness import fuzz, generator, limit_memory, makers
 from tests.support.schedules import quiet
 
 
+@quiet()
 def main() -> int:
     """Run the fuzzer, or one input of it again."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
@@ -27,7 +28,6 @@ def main() -> int:
     parser.add_argument("--index", type=int, default=0, help="which input to replay")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    quiet()
     warnings.simplefilter("ignore")  # numpy's, about numbers that were made to overflow
     if chosen.replay:
         with tempfile.TemporaryDirectory() as folder:

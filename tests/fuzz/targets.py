@@ -60,18 +60,13 @@ class Target(Protocol):
         """Make one input and feed it; the outcome for the report. Raises what is not documented."""
 
 
-SMALL = {"fedga": {"population": 8, "generations": 2}}
-"""Small settings of schemes that are slow with the defaults."""
-
-
 @cache
 def benches() -> dict[str, Bench]:
     """Every scheme that is installed, with a small fleet."""
     result = {}
     for name in catalogue.names():
         scheme = catalogue.load(name)
-        wanted = {key: value for key, value in SMALL.get(name, {}).items() if key in scheme.Parameters.model_fields}
-        for bench in Bench.all_of(scheme, scheme.Parameters.model_validate(wanted)):
+        for bench in Bench.all_of(scheme):
             result[f"{name}-{bench.purpose}" if len(scheme.purpose) > 1 else name] = bench
     return result
 

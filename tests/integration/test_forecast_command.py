@@ -64,10 +64,7 @@ def test_forecast_verify_says_which_records_are_proved_by_whom(
     assert lines[2].startswith("an old copy put back in place of the log looks like this, too")
     code, lines = verify((1, first["hash"]))
     seen = "records 1 to 1: vouched for by the head that the witness saw at 1970-01-01T00:00:00.000+00:00"
-    assert (code, lines[1:]) == (
-        0,
-        [seen, "records 2 to 2: written with the vehicle's secret, but seen by no witness"],
-    )
+    assert (code, lines[1:]) == (0, [seen, "records 2 to 2: written with the vehicle's secret, but seen by no witness"])
     code, lines = verify((3, "0" * 64))
     assert (code, "the log ends with record 2: an old copy was put back" in lines[-1]) == (8, True)
     (log / "secret").unlink()

@@ -1,4 +1,4 @@
-"""An import that is stopped, or finds no room, leaves the folder as it was."""
+"""An import that is stopped, or finds no room, leaves the folder as it was; a collector leaves what it has."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from edge_agent.sources.window import WindowStore
 from tests.support.processes import Processes, eventually, small_disk
 
-IMPORT = [sys.executable, "-m", "console.main", "data", "import"]
+DATA = [sys.executable, "-m", "console.main", "data"]
 ROWS = 40_000
 
 
@@ -72,13 +74,26 @@ def test_import_on_a_full_disk_says_so_and_leaves_the_former_table(kind: str, sm
     out = small / "table.parquet"
     out.write_bytes(b"the former one")
     done = subprocess.run(
-        [*IMPORT, tmp_path / kind, "--out", out, "--quiet"], check=False, capture_output=True, text=True
+        [*DATA, "import", tmp_path / kind, "--out", out, "--quiet"], check=False, capture_output=True, text=True
     )
     assert done.returncode == 5, done.stderr
     assert "Free some space" in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in small.iterdir()] == ["table.parquet"]
     assert out.read_bytes() == b"the former one"
+
+
+def test_collector_on_a_full_disk_says_so_and_keeps_what_it_has(small: Path, tmp_path: Path) -> None:
+    store, samples = small / "drive.window", tmp_path / "samples.jsonl"
+    samples.write_text("".join(f'{{"n": {number}, "note": "{"x" * 200}", "y": 1}}\n' for number in range(5000)))
+    collect = [*DATA, "collect", "--source", str(samples), "--store", str(store)]
+    done = subprocess.run(collect, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (5, 1), done.stderr
+    assert "Check the folder, its rights and the free space" in done.stderr
+    with closing(WindowStore.open(store)) as window:
+        kept = [row[0] for row in window.read()[1]]
+    assert kept
+    assert kept == list(range(len(kept)))
 
 
 def test_import_that_is_interrupted_leaves_the_former_table(tmp_path: Path, processes: Processes) -> None:

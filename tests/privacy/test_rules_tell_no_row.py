@@ -205,9 +205,7 @@ def test_the_same_attack_reads_many_values_when_small_counts_are_told(name: str,
 
 
 @pytest.mark.parametrize("name", ["weather_izmir", "compactiv"])
-def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_have(
-    name: str,
-) -> None:
+def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_have(name: str) -> None:
     fleet = fleet_of(name, 12)
     (domain, after), data = told_of(fleet, 3), fleet["v00"]
     columns, ranges = (*data.features, data.target), ranges_of(domain)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
@@ -16,10 +15,9 @@ from tests.support.simulation import Simulation
 
 @pytest.fixture
 def quiet_logs() -> Iterator[None]:
-    """Nothing below critical is logged; files of simulated fleets are closed afterwards."""
-    quiet()
-    yield
-    structlog.reset_defaults()
+    """Nothing is logged; files of simulated fleets are closed afterwards."""
+    with quiet():
+        yield
     Simulation.end_all()
 
 

@@ -45,17 +45,9 @@ from tests.support.engine_bench import (
 AGENTS = tuple("abcde")
 AGENT = st.integers(0, len(AGENTS) - 1)
 ALL = [
-    "answer",
-    "answer-all",
-    "answer-old",
-    "contradict",
-    "impossible",
-    "change-rows",
-    "refuse",
-    "malformed",
-    "down",
+    "answer", "answer-all", "answer-old", "contradict", "impossible", "change-rows", "refuse", "malformed", "down",
     "up",
-]
+]  # fmt: skip
 ACTION = st.one_of(
     *(st.tuples(st.just(what), AGENT) for what in ALL),
     *(st.tuples(st.just(what), st.integers(1, 12)) for what in ("wait", "no-broker")),
@@ -206,17 +198,9 @@ def _reachable(source: str, target: str) -> bool:
 
 
 COURSE = {
-    "participation": "elastic",
-    "domain": None,
-    "levels": 4,
-    "coarse": 1,
-    "min_agents": 1,
-    "target": None,
-    "sample": None,
-    "grace": 0,
-    "on_missed_quorum": "extend",
-    "max_restarts": 5,
-}
+    "participation": "elastic", "domain": None, "levels": 4, "coarse": 1, "min_agents": 1, "target": None,
+    "sample": None, "grace": 0, "on_missed_quorum": "extend", "max_restarts": 5,
+}  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

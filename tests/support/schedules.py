@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.model.baseline import recorded
 from schemas.codec import document_digest
+from schemas.log import Log
 from schemas.record import ModelRecord
 from schemas.rounds import Window
 from tests.support.memory_broker import Saved
@@ -118,6 +120,13 @@ def train_only(data: Dataset) -> Source:
     return Source(data, Dataset(data.features, data.target, data.X[:0], data.y[:0]))
 
 
-def quiet() -> None:
-    """Let a simulation of many schedules log nothing below critical."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let coordinators and vehicles of this process tell nothing meanwhile."""
+    former, Log.write = Log.write, lambda *_: None
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        Log.write = former
+        structlog.reset_defaults()

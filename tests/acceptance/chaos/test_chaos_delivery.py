@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
@@ -37,9 +36,8 @@ TINY = Path(__file__).parents[2] / "property" / "tiny"
 @pytest.fixture(autouse=True)
 def _with_tiny_scheme(add_schemes: Callable[[Path], None]) -> Iterator[None]:
     add_schemes(TINY)
-    quiet()
-    yield
-    structlog.reset_defaults()
+    with quiet():
+        yield
 
 
 class Cloud:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import resource
@@ -112,6 +113,17 @@ def test_no_answer_waits_until_its_reader_has_acknowledged_the_head() -> None:
         (made,) = server.server_state.connections
         assert made.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     server.end()
+
+
+def test_server_is_ended_without_waiting_for_its_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = asyncio.wait
+    monkeypatch.setattr(asyncio, "wait", lambda tasks, timeout: wait(tasks, timeout=60 * timeout))
+    server = HttpServer(FastAPI(), HttpLimits(), "127.0.0.1", 0)
+    server.begin("ended")
+    with dial(f"http://127.0.0.1:{server.port}"):
+        eventually(lambda: server.server_state.connections, "it takes connections, and waits")
+    server.end()
+    assert "ended" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,9 @@ from tests.support.coordinator_http import births, publish, served
 from tests.support.dashboard_world import OPEN, SIDEWAYS
 
 KINDS = (
-    "frt",
-    "tree",
-    "tsk",
-    "frbc",
-    "tree-classes",
-    "tree-text",
-    "dp_tree",
-    "dp_tree-text",
-    "fedavg_mlp-numbers",
+    "frt", "tree", "tsk", "frbc", "tree-classes", "tree-text", "dp_tree", "dp_tree-text", "fedavg_mlp-numbers",
     "fedavg_mlp-classes",
-)
+)  # fmt: skip
 NAMES = {kind: kind.replace("-", "_") for kind in KINDS} | {"population": "population"}
 
 

@@ -28,16 +28,8 @@ MANY = [f"v{number:02d}" for number in range(26)]
 DOMAIN = unit_domain("ab", high=2.0)
 AGENT = st.integers(0, 25)
 ALL = [
-    "answer",
-    "answer-most",
-    "answer-all",
-    "answer-old",
-    "resend",
-    "contradict",
-    "change-rows",
-    "refuse",
-    "malformed",
-]
+    "answer", "answer-most", "answer-all", "answer-old", "resend", "contradict", "change-rows", "refuse", "malformed",
+]  # fmt: skip
 ACTION = st.one_of(
     *(st.tuples(st.just(what), AGENT) for what in (*ALL, "answer-most", "answer-all", "down", "up")),
     st.tuples(st.just("wait"), st.integers(1, 12)),

@@ -40,11 +40,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         name: {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])}
         for name in ("tree", "tree-classes")
     },
-    "tsk": {
-        "n_sets": st.integers(2, 4),
-        "n_clusters": st.integers(4, 12),
-        "max_rounds": st.integers(1, 6),
-    },
+    "tsk": {"n_sets": st.integers(2, 4), "n_clusters": st.integers(4, 12), "max_rounds": st.integers(1, 6)},
     "frbc": {"n_sets": st.integers(2, 5), "fraction_bits": st.sampled_from([48, 80])},
 }
 

@@ -24,11 +24,7 @@ from glassfleet.numerics.statistics import (
     unpack_symmetric,
 )
 from glassfleet.schemes.fedga import SCHEME, FedgaParameters
-from glassfleet.schemes.tsk.clusters import (
-    ClusterRows,
-    fuzzy_c_means,
-    grid_bits,
-)
+from glassfleet.schemes.tsk.clusters import ClusterRows, fuzzy_c_means, grid_bits
 from glassfleet.simulation import federated
 from schemas.codec import document_digest
 

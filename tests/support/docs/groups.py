@@ -86,14 +86,9 @@ PARTS = {
         "docs/tutorial/recorded-drives.md:recorded",
     ],
     "operators": [
-        "docs/explanation/model-registry.md:registry",
-        "docs/howto/a-large-fleet.md:apart",
-        "docs/howto/change-the-authority.md:change",
-        "docs/howto/deploy.md:cloud",
-        "docs/howto/every-night.md:nights",
-        "docs/howto/operate.md:operate",
-        "docs/howto/secure-fleet.md:secure",
-        "docs/reference/http-api.md:http",
+        "docs/explanation/model-registry.md:registry", "docs/howto/a-large-fleet.md:apart",
+        "docs/howto/change-the-authority.md:change", "docs/howto/deploy.md:cloud", "docs/howto/every-night.md:nights",
+        "docs/howto/operate.md:operate", "docs/howto/secure-fleet.md:secure", "docs/reference/http-api.md:http",
     ],
     "models": [
         "docs/howto/add-a-live-source.md:live",
@@ -110,7 +105,7 @@ PARTS = {
         "docs/howto/use-the-estimators.md:estimators",
         "docs/reference/exports.md:explanations",
     ],
-}
+}  # fmt: skip
 """Which file of tests runs what: ``test_examples_fleets.py`` and so on, of about equal time."""
 
 

@@ -13,13 +13,9 @@ NOTE = FOLDER / "pictures.sha256"
 MOST_BYTES = 3_000_000
 """All pictures together: everybody who clones the repository takes them along."""
 SEEN = (
-    "coordinator/http/dashboard/*.py",
-    "coordinator/http/dashboard/templates/*.html",
-    "coordinator/http/dashboard/static/*.*",
-    "glassfleet/export/svg/*.*",
-    "lab/demo/display.py",
-    "lab/demo/view.py",
-)
+    "coordinator/http/dashboard/*.py", "coordinator/http/dashboard/templates/*.html",
+    "coordinator/http/dashboard/static/*.*", "glassfleet/export/svg/*.*", "lab/demo/display.py", "lab/demo/view.py",
+)  # fmt: skip
 """What makes the dashboard's pages and the demonstration's screen look as they do."""
 
 

@@ -61,15 +61,9 @@ class Agent:
 
     def envelope(self, kind, body, run="", when=None, **more):
         head = {
-            "v": 1,
-            "fleet": self.fleet,
-            "agent": self.id,
-            "run": run,
-            "round": 0,
-            "attempt": 0,
-            "scheme": "",
+            "v": 1, "fleet": self.fleet, "agent": self.id, "run": run, "round": 0, "attempt": 0, "scheme": "",
             "signature": b"",
-        }
+        }  # fmt: skip
         return enc({**head, **more, "kind": kind, "body": body, "time": time.time() if when is None else when})
 
     def state(self, status):

@@ -95,10 +95,11 @@ def _below(facts: list[tuple[float, int, int]]) -> tuple[Array, Array, Array]:
 
 def _between(edges: Array, least: Array, most: Array, width: float) -> list[Values]:
     result: list[Values] = []
+    near = np.searchsorted(edges, edges + width, side="right")
     for first, low in enumerate(edges):
         if result and low < result[-1].high:
             continue
-        for last in range(first + 1, int(np.searchsorted(edges, low + width, side="right"))):
+        for last in range(first + 1, int(near[first])):
             fewest, largest = int(least[last] - most[first]), int(most[last] - least[first])
             if fewest >= 1 and largest <= FEW:
                 result.append(Values(float(low), float(edges[last]), fewest, largest))

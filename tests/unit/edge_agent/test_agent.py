@@ -6,6 +6,8 @@ import hashlib
 import re
 import sys
 import textwrap
+import threading
+import time
 import tomllib
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from edge_agent.config import SHARED, AgentConfig
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.presence import HEAD_EVERY, Presence
-from edge_agent.runner import make_agent
+from edge_agent.runner import Loop, make_agent
 from glassfleet.contract import catalogue
 from glassfleet.contract.messages import Contribution, Task
 from schemas import limits
@@ -39,6 +41,16 @@ def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench
     bench.agent()
     with pytest.raises(IdentityError, match="--state-dir"):
         bench.agent()
+
+
+def test_loop_that_waits_ends_when_it_is_told_to():
+    loop = Loop([])
+    thread = threading.Thread(target=loop.serve, daemon=True)
+    thread.start()
+    time.sleep(0.1)  # it waits, up to a minute
+    loop.stop()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_agent_tells_the_head_of_the_log_beside_it_and_again_when_the_log_went_on(bench):

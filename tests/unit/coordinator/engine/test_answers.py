@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.engine import (
-    ClearRequest,
-    Ended,
-    Engine,
-    Offer,
-    Refused,
-    Unable,
-    standing,
-)
+from coordinator.engine import ClearRequest, Ended, Engine, Offer, Refused, Unable, standing
 from coordinator.engine.asking import unable, why_not
 from coordinator.engine.checkpoint import checkpoint_of, state_of
 from coordinator.engine.learning import discovery_of
 from coordinator.specification.run import Bounds
-from schemas.errors import RunFailedError
+from schemas.errors import RunFailedError, UsageError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
 
 
@@ -148,10 +140,12 @@ def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
         (RunFailedError("9 of 8", "too-many-rows"), "too-many-rows: 9 of 8"),
         (RunFailedError("no-rows: but a text"), "no-model: no-rows: but a text"),
         (RunFailedError("not for a scheme", "cancelled"), "no-model: cancelled: not for a scheme"),
+        (UsageError("one class is none"), "scheme-error: one class is none"),
+        (KeyError("s"), "scheme-error: reduce raised KeyError: 's'"),
     ],
 )
 def test_engine_ends_by_the_name_that_the_scheme_gives(
-    monkeypatch: pytest.MonkeyPatch, fault: RunFailedError, reason: str
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, reason: str
 ) -> None:
     def reduce(*_arguments: object) -> None:
         raise fault

@@ -136,10 +136,7 @@ def test_group_answers_from_new_rows_where_enough_have_some_and_nobody_is_left_o
 def test_group_of_an_earlier_run_that_is_too_small_now_waits_for_the_others_of_it() -> None:
     others = [f"w{number:02d}" for number in range(9)]
     stage = PrivateStage(
-        [*AGENTS[:7], *others],
-        **QUICK,
-        earlier=[total_of(others), total_of(AGENTS[:11])],
-        rounds={"deadline": 10},
+        [*AGENTS[:7], *others], **QUICK, earlier=[total_of(others), total_of(AGENTS[:11])], rounds={"deadline": 10}
     )
     stage.finish(*AGENTS[:7], *others)
     assert stage.state.cohort == tuple(others)

@@ -29,13 +29,7 @@ from tests.support.scratch_journal import ScratchJournal
 pytestmark = pytest.mark.usefixtures("structlog_defaults")
 
 TOKEN = "a token of the operators"
-QUESTIONS = {
-    "/api/models/{name}/explain",
-    "/api/models/{name}/counterfactual",
-    "/sign-in",
-    "/v1/enrol",
-    "/v1/renew",
-}
+QUESTIONS = {"/api/models/{name}/explain", "/api/models/{name}/counterfactual", "/sign-in", "/v1/enrol", "/v1/renew"}
 """Addresses that take a body of anybody: they change nothing, or the body itself proves who sends it."""
 
 Header = tuple[str, str]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from fastapi import FastAPI
 
 from coordinator.config import CoordinatorConfig
@@ -185,10 +184,9 @@ UP = AgentState(status="up", incarnation="1", schemes=["toy"], features=["x"], t
 def _threads_change_often() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    quiet()
-    yield
+    with quiet():
+        yield
     sys.setswitchinterval(before)
-    structlog.reset_defaults()
 
 
 class Rubbish:

@@ -32,7 +32,8 @@ def api(there: tuple[Service, httpx.Client]) -> Iterator[httpx.Client]:
     """With the schedule ``nightly``."""
     client = there[1]
     assert client.post("/api/schedules", json=NIGHTLY).status_code == 201
-    yield client
+    with quiet():  # a coordinator in this process logs to stdout
+        yield client
     client.post("/api/schedules/nightly/remove")
 
 
@@ -88,7 +89,6 @@ def test_page_says_when_and_an_operator_pauses_there(api: httpx.Client, there: t
     assert api.post("/schedules/nightly/remove", data={}).status_code == 403
 
 
-@pytest.mark.usefixtures("structlog_defaults")
 def test_commands_say_what_the_coordinator_says(
     api: httpx.Client,
     there: tuple[Service, httpx.Client],
@@ -96,7 +96,6 @@ def test_commands_say_what_the_coordinator_says(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quiet()  # a coordinator in this process logs to stdout
     monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(there[0].config.state_dir))
 
     def printed(*words: str, code: int = 0) -> str:

@@ -64,10 +64,7 @@ def week(*decisions: Decision, runs: list[dict[str, Any]] | None = None) -> Week
             [current(9, 1), waits(3, 2), waits(1, 3)],
             "Version 1 is in use, as a week ago; 2 new versions did not pass the gate.",
         ),
-        (
-            [current(9, 1), current(3, 2), current(1, 1, "returned")],
-            "Version 1 is in use again, as a week ago.",
-        ),
+        ([current(9, 1), current(3, 2), current(1, 1, "returned")], "Version 1 is in use again, as a week ago."),
         ([current(3, 1)], "Version 1 is in use, the first."),
         ([current(3, 1), current(2, 2)], "Version 2 is in use, the first was version 1: 3 % better than version 1."),
         ([waits(1, 1)], "No version is in use; 1 new version did not pass the gate."),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
 
+from broker.port import Message
 from coordinator.specification.rollout import GATE, RolloutPlan
 from glassfleet.contract.scheme import Abilities
 from schemas.envelope import Envelope
@@ -358,3 +360,15 @@ def test_scores_stay_over_a_restart_also_of_former_versions_and_of_vehicles_that
     fleet.night(*[0.9] * 4)
     fleet.crash()
     assert sorted(fleet.core.fleet.evaluations("model", 1)) == ["a", "b", "c"], "later scores take nothing away"
+
+
+def test_scores_are_read_at_once_for_all_vehicles_that_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Nights()
+    fleet.night(0.9)
+    before, births = fleet.core.fleet.evaluations("model", 1), [*map(TOPICS.agent_state, "abc")]
+    monkeypatch.setattr(fleet, "arrive", lambda _message: None)  # they come in one batch
+    fleet.crash()
+    monkeypatch.setattr(fleet.journal, "kept", read := Mock(wraps=fleet.journal.kept))
+    fleet.core.handle([Message(topic, fleet.hub.retained[topic], retained=True) for topic in births])
+    assert fleet.core.fleet.evaluations("model", 1) == before
+    assert read.call_count == 1

@@ -1,20 +1,27 @@
-"""A coordinator answers the same, whether a worker has verified and decoded what it hears or not."""
+"""A coordinator answers the same, whether a worker has verified and decoded what it hears or not; workers' ids."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
 
 from broker.port import Message
 from coordinator.config import CoordinatorConfig
 from coordinator.process.frames import FrameReader
 from coordinator.process.intake import message_of
 from coordinator.process.intake_worker import IntakeWorker
+from coordinator.process.link import check_workers
 from glassfleet.contract.messages import Task
 from schemas.envelope import Envelope, frames_for_contribution
+from schemas.errors import UsageError
 from schemas.messages import Refusal
 from schemas.topics import SHARDS, shard_of
+from tests.support.authorities import FleetCa
 from tests.support.coordinator_bench import TOPICS, Fleet, contribution, hostile
 from tests.support.engine_bench import TOY_ENGINE
 
@@ -75,3 +82,22 @@ def test_receipts_state_and_journal_are_the_same_through_a_worker() -> None:
     for fleet in (alone, worked):
         fleet.finish("a", "b", "c")
     assert alone.record().document == worked.record().document
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (["cloud-1"], "intake-2 must be the identity of intake worker 2"),
+        (["cloud-1", "cloud"], "intake-2 must be the identity of intake worker 2"),
+        (["cloud-1", "cloud-1"], "ca issue --coordinator cloud-2 --out .*intake-2"),
+        (["cloud-1", "cloud-2"], None),
+    ],
+    ids=["none", "the coordinator's", "another worker's", "its own"],
+)
+def test_intake_worker_without_an_id_of_its_own_is_refused(names: list[str], fault: str | None, tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    identity = ca.identity("coordinator", "cloud", where="its")
+    for number, name in enumerate(names, 1):
+        ca.identity("coordinator", name, where=f"its/intake-{number}")
+    with nullcontext() if fault is None else pytest.raises(UsageError, match=fault):
+        check_workers(identity, 2)

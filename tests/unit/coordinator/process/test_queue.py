@@ -188,6 +188,16 @@ def test_a_batch_is_taken_when_nothing_more_comes_or_after_a_few_looks(monkeypat
     assert [len(queue.get_batch(500, 5.0).messages), len(coming)] == [5, 1], "four looks, though more came at each"
 
 
+def test_a_batch_is_taken_as_soon_as_all_that_is_awaited_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
+    woken: list[int] = []
+    monkeypatch.setattr(queue._ready, "notify", lambda: woken.append(len(queue._messages)))
+    monkeypatch.setattr(queue._ready, "wait", lambda seconds: queue._put(Message("c/1", b"x"), 0.0))
+    queue.put(Message("c/0", b"x"))
+    assert len(queue.get_batch(500, 5.0, awaited=3).messages) == 3
+    assert woken == [1, 3], "the last one wakes who waits for it, and none before"
+
+
 def test_a_call_does_not_wait_for_more_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coordinator.process.queue.GATHER", 60.0)
     queue = EventQueue(max_messages=1000, max_bytes=1_000_000)

@@ -19,6 +19,7 @@ from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
 from glassfleet.data.dataset import Dataset, pool
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
+from schemas.log import Log
 from schemas.messages import AgentState
 from tests.support.agent_bench import domain_of, rows
 from tests.support.coordinator_bench import Fleet
@@ -286,6 +287,18 @@ def test_every_line_about_a_run_names_run_and_round_when_the_network_is_bad_and_
     of_agents = [line for line in result if line["event"] in OF_AGENTS]
     assert [line for line in of_agents if line.get("agent") not in NAMES] == []
     assert {line["agent"] for line in of_agents} == set(NAMES)
+
+
+def test_what_modules_write_that_vehicles_have_comes_out_as_the_coordinators_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("info", "json", fleet="north")
+    Log(agent="v1").debug("unseen")
+    for number in range(30):  # of "refused", a peer's, 20 lines are told
+        Log(agent="v1").warning("refused", code="bad", number=number)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    told = {"event": "refused", "level": "warning", "fleet": "north", "agent": "v1", "code": "bad", "number": 0}
+    assert (len(lines), lines[0]) == (20, {**told, "timestamp": lines[0]["timestamp"]})
 
 
 def test_log_tells_of_a_flood_in_bounded_lines_and_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,13 +266,7 @@ def test_forecaster_counts_what_is_no_sample_and_goes_on(bench):
     bench.keep(FIRST)
     good = samples(rows())
     bench.forecast(good[0])
-    bad = [
-        "not JSON",
-        {},
-        {**good[1], "a": "red"},
-        {**good[1], "a": float("nan")},
-        {**good[1], "b": None},
-    ]
+    bad = ["not JSON", {}, {**good[1], "a": "red"}, {**good[1], "a": float("nan")}, {**good[1], "b": None}]
     assert [bench.forecast(sample) for sample in bad] == [None] * len(bad)
     assert bench.forecast(good[1]).prediction is not None
     assert at_time(bench.folder, bench.now, within=0.1)["inputs"] == good[1]

@@ -169,13 +169,8 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
         eventually(lambda: len(server.published) == 6, "the next forecast is published")
     published = [(path.rpartition(".")[2], value) for path, value in server.published]
     assert published == [
-        ("Value", 0.25),
-        ("Rule", 3),
-        ("IsAlert", True),
-        ("Class", "Poor"),
-        ("Rule", 0),
-        ("IsAlert", False),
-    ]
+        ("Value", 0.25), ("Rule", 3), ("IsAlert", True), ("Class", "Poor"), ("Rule", 0), ("IsAlert", False),
+    ]  # fmt: skip
     with databroker.client_of(config.publish, access) as client:  # as another application reads it
         (updates,) = islice(client.v2_subscribe([f"{publish.BRANCH}.Value"]), 1)
     assert updates[0].entry.value.value == 0.25

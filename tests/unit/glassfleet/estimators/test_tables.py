@@ -14,11 +14,7 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 import pandas as pd
 import pyarrow as pa
 
-from glassfleet.estimators import (
-    FuzzyRegressionTree,
-    FuzzyTreeClassifier,
-    FuzzyTreeRegressor,
-)
+from glassfleet.estimators import FuzzyRegressionTree, FuzzyTreeClassifier, FuzzyTreeRegressor
 
 
 @cache

@@ -22,17 +22,7 @@ from lab.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.codec import document_digest
 from schemas.errors import UsageError
 from tests.support.agent_bench import record_of
-from tests.support.sample_models import (
-    GAPPY,
-    KINDS,
-    NAMES,
-    TEXTUAL,
-    model,
-    population,
-    rows,
-    trips,
-    wide_rows,
-)
+from tests.support.sample_models import GAPPY, KINDS, NAMES, TEXTUAL, model, population, rows, trips, wide_rows
 
 MAIN = """
 #include "model.h"

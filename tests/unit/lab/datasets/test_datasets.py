@@ -212,11 +212,7 @@ NO_DOWNLOAD = "glassfleet lab datasets fetch diabetes --data-dir "
     ],
 )
 def test_data_that_are_not_there_are_answered_with_the_way_to_get_some(
-    command: list[str],
-    way: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: list[str], way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GLASSFLEET_DATA", raising=False)

@@ -78,11 +78,7 @@ def test_verifier_raises_nothing_but_wire_errors_when_the_bytes_are_garbage(head
 
 
 def test_verifier_refuses_a_message_that_was_moved_to_another_topic():
-    for topic in (
-        TOPICS.contribution("v2"),
-        TOPICS.agent_state("v1"),
-        Topics("other").contribution("v1"),
-    ):
+    for topic in (TOPICS.contribution("v2"), TOPICS.agent_state("v1"), Topics("other").contribution("v1")):
         assert refused(SEALED, topic=topic) == "bad-signature"
 
 

@@ -49,12 +49,7 @@ def test_no_answer_is_larger_than_was_said(classes: tuple[str, ...], settings: d
     [
         ("tree", {}, 256, ""),
         ("tree", {"max_rules": 128, "compact": True}, 40, ""),
-        (
-            "tree",
-            {"max_rules": 128},
-            40,
-            LARGE,
-        ),
+        ("tree", {"max_rules": 128}, 40, LARGE),
         ("frt", {}, 4000, ""),
     ],
 )

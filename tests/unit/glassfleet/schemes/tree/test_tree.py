@@ -19,7 +19,7 @@ from glassfleet.schemes.tree.joint import TELLING, dense, fit_of, pull_of, ridge
 from glassfleet.schemes.tree.messages import TreeQuestion
 from glassfleet.schemes.tree.products import SELDOM, sum_by_cell, sum_columns, sum_pairs
 from glassfleet.schemes.tree.rules import why_few
-from glassfleet.schemes.tree.server import taken_in
+from glassfleet.schemes.tree.server import _regressors, taken_in
 from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from glassfleet.simulation import central
@@ -276,6 +276,15 @@ def test_straight_line_stays_one_rule_and_says_how_good_more_would_be(noise, wor
 def test_model_of_few_rules_says_what_more_would_have_brought(most, rules, errors, words):
     question = TreeQuestion("scan", EXACT.model_copy(update={"max_rules": most}), DOMAIN)
     assert why_few(question, rules, errors) == words
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.0009, [0]), (0.0011, [0, 1])])
+def test_excess_of_many_rows_is_kept_when_it_brings_a_thousandth_of_the_squared_error(share, kept):
+    w = np.sqrt(
+        share
+    )  # y = x + w * excess + noise, all without correlation: what x leaves is 1, and excess's part w**2
+    moments = 30_000 * np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, w], [0, 1, w, 2]])
+    assert _regressors(np.stack([moments, moments]), 1, 24, 1, beyond=True) == kept
 
 
 def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped():

@@ -113,10 +113,7 @@ def counted(asked: TskQuestion, counts: Any, *former: tuple[TskQuestion, int]) -
     ("counts", "first"),
     [
         ([(4, 0), (3, 0), (3, 0)], [True] * 4),
-        (
-            [(3, 9), (3, 0), (3, 0)],
-            [True, False, True, True],
-        ),  # light rows hide nobody
+        ([(3, 9), (3, 0), (3, 0)], [True, False, True, True]),  # light rows hide nobody
         ([(2, 0), (9, 0), (9, 0)], [False, False, True, True]),
         ([(9, 0), (2, 9), (9, 0)], [True, True, False, True]),
         ([(9, 0), (0, 9), (0, 0)], [True, True, False, True]),
