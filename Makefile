@@ -25,7 +25,7 @@ setup: $(READY)  ## Create the virtual environment with the locked versions
 demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=--stay keeps the dashboard up
 	$(BIN)/glassfleet demo $(ARGS)
 
-test: $(READY)  ## Checks and every test but the slow ones (about eight minutes)
+test: $(READY)  ## Checks and every test but the slow ones (about five minutes)
 	@$(BIN)/python -m tests.support.needs.make_test -n $(JOBS) $(ARGS)
 
 test-bare: $(READY)  ## The tests that need programs or real data, with all of it hidden: each is left out (half a minute)

@@ -100,22 +100,19 @@ class CoordinatorClient:
         return answer
 
     def cancel(self, run: str) -> dict[str, Any]:
-        """Cancel a run, and return what the coordinator said; again does nothing.
+        """Cancel a run, and return what the coordinator said.
 
         Raises
         ------
         UsageError
-            It has ended otherwise.
+            It has ended already.
         CoordinatorError, NotFoundError
         """
-        try:
-            result = self.post(f"/api/runs/{run}/cancel")
-        except NotFoundError as fault:
-            raise self._no_run(run, fault) from fault
-        # Looked at afterwards: it may have ended by itself just before.
-        outcome = self.run(run).get("outcome")
-        if outcome in {"finished", "failed"}:
-            raise UsageError(f"{run} has {outcome} already; nothing to cancel")
+        before = self.run(run).get("outcome")
+        result = {} if before else self.post(f"/api/runs/{run}/cancel")
+        outcome = before or self.run(run).get("outcome")  # it may have ended by itself just before
+        if before or outcome in {"finished", "failed"}:
+            raise UsageError(f"{run} has ended already ({outcome}); nothing to cancel")
         return dict(result)
 
     def run_named(self, run: str) -> str:

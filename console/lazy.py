@@ -18,6 +18,7 @@ EXTRAS = {
     "fastapi": "coordinator",
     "immutables": "coordinator",
     "sqlalchemy": "coordinator",
+    "structlog": "coordinator",
     "uvicorn": "coordinator",
     "httpx": "operator",
     "rich": "operator",

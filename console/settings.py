@@ -105,7 +105,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             flag = f"--{name.replace('_', '-')}"
             default = None if field.is_required() or field.default_factory is not None else field.get_default()
             default = DEFAULTS.get(name, default)
-            shown = "" if default is None or default is False or default == "" else f" Default: {default}."
+            shown = "" if default is None or default is False or default in ("", ()) else f" Default: {default}."
             text = " ".join(described[name][0].replace("`", "").split()) + shown
             if kind is bool:
                 decorated = click.option(flag, name, is_flag=True, callback=_given, help=text)(decorated)

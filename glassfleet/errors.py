@@ -56,7 +56,7 @@ REFUSALS = {
     "run-left": "this vehicle could not answer an earlier task of the run",
     "run-over": "the run ended here before",
     "single-out": "with sums that were answered before, it would disclose too few vehicles",
-    "text-column": "a column holds text: declare its categories or classes in a domain",
+    "text-column": "a column holds text: declare it in a domain (docs/explanation/private-runs.md)",
     "too-few": "fewer members than this vehicle speaks in, or too few of an earlier run over some of these rows",
     "too-many-questions": "the run has asked as often as was announced",
     "too-many-runs": "another private run over the same rows is open, or there were too many",

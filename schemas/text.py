@@ -106,9 +106,12 @@ def described_attributes(text: str) -> dict[str, str]:
 NO_ID: Final = "not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', a letter or digit first"
 
 
+_PLAIN: Final = {"missing": "it is missing", "dict_type": "give keys and values", "model_type": "give keys and values"}
+
+
 def text_of(error: ErrorDetails) -> str:
     """Return what is wrong, for whoever writes JSON and not Python."""
-    text = error["msg"].removeprefix("Value error, ")
+    text = _PLAIN.get(error["type"], error["msg"].removeprefix("Value error, "))
     if error["type"] == "string_pattern_mismatch" and ID_PATTERN in error["ctx"]["pattern"]:
         return NO_ID
     if error["type"] in ("tuple_type", "too_short", "too_long"):

@@ -81,7 +81,8 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
     except OSError as fault:
         raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
     except DocumentError as fault:
-        raise DocumentError(str(fault) if str(path) in str(fault) else f"{path}: {fault}") from fault
+        text = str(fault) if str(path) in str(fault) else f"{path}: {fault}"
+        raise DocumentError(f"{text}. Name a file that glassfleet model export wrote as json") from fault
 
 
 def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -> ReferenceRow | None:
@@ -163,8 +164,8 @@ def _inputs(table: Table, learned: Model) -> NDArray[np.float64]:
     missing = [name for name in learned.domain.names if name not in table.names]
     if missing:
         raise DataError(
-            f"{table.path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
-            f"It needs: {', '.join(learned.domain.names)}"
+            f"{table.path}: the model's input {missing[0]!r} is no column, or one that an import leaves out "
+            f"(glassfleet data import says why); {len(missing)} missing. It needs: {', '.join(learned.domain.names)}"
         )
     return _encoded(table, learned.domain)
 

@@ -25,7 +25,7 @@ NEED = {0: "nobody is known to need", 1: "1 needs"}
 def fleet(api: CoordinatorClient, *, is_all: bool, as_json: bool) -> None:
     """List the vehicles that need somebody, with the cause first: as the dashboard does. --json has all vehicles.
 
-    Of a vehicle that is down, `since` is when it was last known to be up.
+    Times are UTC; of a vehicle that is down it is when it was last known to be up.
 
     \b
     Examples:

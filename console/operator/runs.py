@@ -132,7 +132,9 @@ def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> N
         click.echo(f"  {in_words(result)}")
     for item in status.get("rounds", []):
         click.echo(line_of_round(item))
-    for line in (status.get("progress") or {}).get("lines", []):
+    if model := status.get("model"):  # what was grown is not yet pruned
+        click.echo(f"  its rules: glassfleet model rules {model['name']}@{model['version']}")
+    for line in () if model else (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
     to_each, from_each = bytes_each(status.get("rounds") or [])
@@ -151,7 +153,7 @@ def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> N
 @coordinator_options
 @json_option
 def cancel(run_id: str, api: CoordinatorClient, *, as_json: bool) -> None:
-    """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
+    """Cancel a run; its vehicles are told at once. One that has ended is refused (exit code 2).
 
     \b
     Examples:

@@ -20,7 +20,6 @@ from schemas.private_files import replace_private
 from schemas.text import counted, printable, without_password
 
 if TYPE_CHECKING:
-    from edge_agent.imports.plan import Plan
     from edge_agent.imports.report import Report
 
 
@@ -130,11 +129,11 @@ def import_(given: _Options) -> None:
             report = import_files(job)
         except UndecidedError as fault:
             if plan_file is not None and plan is None:
-                _write_plan(plan_file, fault.proposal.plan, fault.proposal.why)
+                replace_private(plan_file, fault.proposal.plan.to_toml(fault.proposal.why).encode(), 0o644)
                 click.echo(f"written: {plan_file}, with the lines to decide", err=True)
             raise
     if plan_file is not None and plan is None:
-        _write_plan(plan_file, report.plan, report.why)
+        replace_private(plan_file, report.plan.to_toml(report.why).encode(), 0o644)
     if given.as_json:
         print_json(report.to_document())
         return
@@ -178,10 +177,6 @@ def _as_file(source: str, folder: Path) -> Path:
     return path
 
 
-def _write_plan(path: Path, plan: Plan, why: dict[str, str]) -> None:
-    replace_private(path, plan.to_toml(why).encode(), 0o644)
-
-
 def _columns(report: Report) -> list[str]:
     """Return the plan as a table, with values before and after."""
     rows = [["column", "what becomes of it", "before", "after", "low", "high", "no value"]]
@@ -217,11 +212,6 @@ def _short(value: Any) -> str:
 def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
     lines = [f"left out: {counted(count, reason)}" for reason, count in report.left_out.items() if count]
-    for name, marks in report.missing.items():
-        counts = ", ".join(
-            f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
-        )
-        if counts:
-            lines.append(f"no value: {printable(name)}: {counts}")
+    lines += [f"no value: {printable(name)}: {marks}" for name, marks in report.marks().items()]
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]
     return [*lines, f"{counted(report.rows, 'rows')}, {sum(report.left_out.values()):,} left out"]

@@ -7,8 +7,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from edge_agent.imports import numbers
 from edge_agent.imports.dialect import Dialect, split_unit
@@ -17,7 +18,11 @@ from edge_agent.imports.numbers import NumberMarks
 from edge_agent.imports.plan import CLOCK, ORDERS, UNDECIDED, ClockPlan, ColumnPlan, Time
 from glassfleet.data.timeplan import Input
 
+T = TypeVar("T")
+
 SPLIT: Final = "split"
+"""Name of the column that says which rows train and which test."""
+
 OWN: Final = 0.4
 """Share of empty cells from which a signal has times of its own."""
 
@@ -32,12 +37,14 @@ class TextRows:
     head: int
     repeated: bool = False
 
-    def place(self, name: str) -> int:
-        """Return which column has a name, from 1."""
-        return self.names.index(name) + 1
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each column stands in a row."""
+        return {name: index for index, name in enumerate(self.names)}
 
-    def cells(self, index: int) -> list[str]:
+    def cells(self, name: str) -> list[str]:
         """Return the cells of a column."""
+        index = self.places[name]
         return [row[index] for row in self.rows]
 
 
@@ -56,7 +63,7 @@ def clock_of(given: TextRows, dialect: Dialect) -> tuple[ClockPlan | None, list[
     clocks: list[str] = []
     dates: list[tuple[str, tuple[str, ...]]] = []
     for index, name in enumerate(given.names):
-        cells = [cell for cell in given.cells(index)[: given.head] if cell]
+        cells = [cell for cell in given.cells(name)[: given.head] if cell]
         bare, unit = split_unit(name)
         unit = unit or (dialect.units[index] if index < len(dialect.units) else "")
         orders = orders_of(cells) if cells else ()
@@ -66,7 +73,7 @@ def clock_of(given: TextRows, dialect: Dialect) -> tuple[ClockPlan | None, list[
             dates.append((name, orders))
         if orders:
             rank = 1 if orders[0].startswith("date") else 0
-            found.append((rank, ClockPlan(source=name, form=orders[0]), _undecided(name, given, index, orders)))
+            found.append((rank, ClockPlan(source=name, form=orders[0]), _undecided(name, given, orders)))
         elif is_time_name(bare) and (values := _rising(cells, dialect.separator)):
             cut = (numbers.body(cells[-1]) or ("", ""))[1]
             scale, _ = scale_of(bare, unit or cut, values)
@@ -74,7 +81,7 @@ def clock_of(given: TextRows, dialect: Dialect) -> tuple[ClockPlan | None, list[
     if dates and clocks:
         name, orders = dates[0]
         clock = ClockPlan(source=name, of_day=clocks[0], form=orders[0])
-        return _decided(clock, _undecided(name, given, given.names.index(name), orders))
+        return _decided(clock, _undecided(name, given, orders))
     if not found:
         return None, []
     _, clock, decisions = min(found, key=lambda each: each[0])
@@ -85,10 +92,10 @@ def _decided(clock: ClockPlan, decisions: list[Ambiguity]) -> tuple[ClockPlan, l
     return (clock.model_copy(update={"form": UNDECIDED}) if decisions else clock), decisions
 
 
-def _undecided(name: str, given: TextRows, index: int, orders: Sequence[str]) -> list[Ambiguity]:
+def _undecided(name: str, given: TextRows, orders: Sequence[str]) -> list[Ambiguity]:
     if len(orders) < 2:
         return []
-    cells = given.cells(index)
+    cells = given.cells(name)
     at = next(at for at, cell in enumerate(cells) if cell and seconds(cell, orders[0]) != seconds(cell, orders[1]))
     read = " or ".join(
         f"day {each}" for each in (" and month ".join(_day_month(cells[at], order)) for order in orders[:2])
@@ -134,29 +141,24 @@ def time_of(
     rows = given.rows[: given.head]
     at = row_times(given, clock, marks)
     gap = gap_of(at)
-    column = next((shown[name][0] for name in given.names if name == clock.source), "time")
-    time = Time(column=column, drive="" if "drive" in kept else "drive", gap=gap)
+    time = Time(column=shown[clock.source][0], drive="" if "drive" in kept else "drive", gap=gap)
     used = {
         name: shown[name][0] for name, each in kept.items() if each.take not in ("nothing", UNDECIDED) and name != SPLIT
     }
-    empty = {name: sum(not row[given.names.index(name)] for row in rows) for name in used}
+    empty = {name: given.cells(name)[: given.head].count("") for name in used}
     if len(at) != len(rows) or len(rows) < 4 or not any(count >= OWN * len(rows) for count in empty.values()):
         return time
     inputs = {}
     for name, bare in used.items():
-        index = given.names.index(name)
+        index = given.places[name]
         own = [when for when, row in zip(at, rows, strict=True) if row[index]]
         inputs[bare] = Input(signal=bare, seconds=age(own, gap))
-    return (
-        time.model_copy(
-            update={
-                "rows": target,
-                "inputs": {**{n: i for n, i in inputs.items() if n != target}, target: inputs[target]},
-            }
-        )
-        if target in inputs
-        else time
-    )
+    return time.model_copy(update={"rows": target, "inputs": last(inputs, target)}) if target in inputs else time
+
+
+def last(given: dict[str, T], name: str) -> dict[str, T]:
+    """Return entries with one of them at the end."""
+    return {**{each: value for each, value in given.items() if each != name}, name: given[name]}
 
 
 def gap_of(at: Sequence[float]) -> float:
@@ -181,14 +183,14 @@ def rounded(seconds: float) -> float:
 
 def row_times(given: TextRows, clock: ClockPlan, marks: NumberMarks) -> list[float]:
     """Return the times of the first rows; none where one of them tells none."""
-    cells = given.cells(given.names.index(clock.source))[: given.head]
+    cells = given.cells(clock.source)[: given.head]
     form = next((order for order in orders_of(cells[:50])), "number") if clock.form == UNDECIDED else clock.form
     try:
         if form == "number":
             return [marks.value(numbers.body(cell)[0]) * clock.scale for cell in cells]  # type: ignore[index]
         at = [seconds(cell, form) for cell in cells]
         if clock.of_day:
-            of_day = given.cells(given.names.index(clock.of_day))[: given.head]
+            of_day = given.cells(clock.of_day)[: given.head]
             at = [day + seconds(cell, CLOCK) for day, cell in zip(at, of_day, strict=True)]
     except (ValueError, TypeError):
         return []

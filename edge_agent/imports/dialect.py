@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ _UNIT_WORDS: Final = words(
 _UNIT: Final = re.compile(r"[\[(<]?\s*([^\[\]()<>\s]{0,12})\s*[\])>]?$")
 _NAME_UNIT: Final = re.compile(r"^(.*\S)\s*[\[(]\s*([^\[\]()]{1,12})\s*[\])]$")
 _VALUE: Final = re.compile(
-    r"[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|"
+    r"(?!1/[^\W\d_]+$)[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|"
     r"[\d.,][\d.,'\u2019 \u00a0\u202f\u2009:/+TZ_\-]*([eE][+-]?\d+)?\s*([AaPp]\.?[Mm]\.?)?"
     r"\s*([^\W\d_]{1,5}|%|°\w?|[^\W\d_]{1,5}/[^\W\d_]{1,5})?)$"
 )
@@ -99,11 +100,6 @@ def split_unit(name: str) -> tuple[str, str]:
     return (match[1], match[2].strip()) if match and is_unit(match[2]) else (name, "")
 
 
-def without_brackets(unit: str) -> str:
-    """Return a unit as it stands in brackets, without these."""
-    return unit.strip().strip("[]()<>").strip()
-
-
 def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence[str] = ()) -> Dialect:
     """Return how a text is laid out.
 
@@ -136,10 +132,10 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     if start >= len(lines):
         raise DataError("there are no rows, only comments", "Name a file with a table", where)
     mark = separator or _separator(lines[start:], where)
-    rows = _rows(lines, start, mark)
+    rows = rows_of(lines, start, mark, where)
     if names:
         last = next((cells for cells in _comments(lines[first:start], mark) if set(names) <= set(cells)), None)
-        header = _named(rows, names, where) if last is None else 0
+        header = _named(rows, names, lines[start:], mark, where) if last is None else 0
         begin = header + (last is None)
         values = [any(map(is_value, cells)) and not _is_below(cells) for _, cells in rows[begin : begin + 4]]
         begin += values.index(True) if True in values else 0
@@ -171,18 +167,27 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
         notes.append(f"{counted(left, 'lines')} of text under the names left out")
     data = rows[begin][0] if begin < len(rows) else line + 1 + len(below)
     return Dialect(
-        mark, tuple(titles), tuple(map(without_brackets, units[: len(titles)])), line, data, width, tuple(notes)
+        mark,
+        tuple(titles),
+        tuple(unit.strip("[]()<> ") for unit in units[: len(titles)]),
+        line,
+        data,
+        width,
+        tuple(notes),
     )
 
 
 def _comments(lines: Sequence[str], separator: str) -> list[list[str]]:
     """Return the cells of comments above the rows, the last one first."""
     texts = [line.strip().lstrip("#%/!* ") for line in reversed(lines) if line.strip()]
-    return [cells for text in texts for _, cells in _rows([text], 0, separator)]
+    return [cells for text in texts for _, cells in rows_of([text], 0, separator)]
 
 
-def _rows(lines: Sequence[str], start: int, separator: str) -> list[tuple[int, list[str]]]:
-    """Return the number of the line where each row begins, and its cells; blank lines are left out."""
+def rows_of(lines: Sequence[str], start: int, separator: str, where: str = "") -> list[tuple[int, list[str]]]:
+    """Return the number of the line where each row begins, and its cells; blank lines are left out.
+
+    Raises DataError where there is none in `where`, if it is named.
+    """
     reader = csv.reader(lines[start:], delimiter=separator, skipinitialspace=separator == " ")
     rows, begins = [], start + 1
     try:
@@ -192,6 +197,8 @@ def _rows(lines: Sequence[str], start: int, separator: str) -> list[tuple[int, l
             begins = start + reader.line_num + 1
     except csv.Error:
         pass  # what follows is told by the engine, with its line
+    if where and not rows:
+        raise DataError(f"line {begins} cannot be a row", "Look for a quote that is not closed", where)
     return rows
 
 
@@ -200,7 +207,7 @@ def _separator(lines: Sequence[str], where: str) -> str:
     for mark in SEPARATORS:
         if not any(mark in line for line in lines):
             continue
-        rows = [cells for _, cells in _rows(lines, 0, mark)]
+        rows = [cells for _, cells in rows_of(lines, 0, mark)]
         part = rows[len(rows) // 3 :]
         if not part:
             continue
@@ -228,19 +235,23 @@ def _is_below(cells: Sequence[str]) -> bool:
     return bool(filled) and len(units) * 2 > len(filled) and any(not is_value(cell) for cell in units)
 
 
-def _named(rows: Sequence[tuple[int, list[str]]], names: Sequence[str], where: str) -> int:
-    best, most = 0, 0
-    for index, (_, cells) in enumerate(rows):
-        found = len(set(names) & set(cells))
-        if found == len(set(names)):
-            return index
-        if found > most:
-            best, most = index, found
-    absent = [name for name in names if name not in rows[best][1]] if most else names
-    what = f"the plan names the column {absent[0]!r}, which no line of names has"
-    raise DataError(
-        what, f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file", where
-    )
+def _named(
+    rows: Sequence[tuple[int, list[str]]], names: Sequence[str], lines: Sequence[str], mark: str, where: str
+) -> int:
+    """Return the place of the line of names; raises DataError where a plan's names, or its separator, are not those."""
+    absent = [set(names).difference(cells) for _, cells in rows]
+    best = min(range(len(rows)), key=lambda at: len(absent[at]))
+    if not absent[best]:
+        return best
+    for other, signs in SEPARATORS.items():
+        if any(set(names) <= set(cells) for _, cells in rows_of(lines, 0, other)):
+            what = f"{signs} separate its columns, and the plan says {SEPARATORS.get(mark, repr(mark))}"
+            mend = f"Give such files a plan of their own, with separator = {json.dumps(other)} under [csv]"
+            raise DataError(what, mend, where)
+    name = next(name for name in names if name in absent[best])
+    what = f"the plan names the column {name!r}, which no line of names has"
+    mend = f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file"
+    raise DataError(what, mend, where)
 
 
 def _header(
@@ -259,8 +270,8 @@ def _header(
     begin = next((at for at, (_, cells) in enumerate(rows) if _is_row(cells, numeric, width)), None)
     if begin is None or not numeric:
         begin = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width), 0) + 1
-        if begin < len(rows) and all(is_unit(cell) for cell in rows[begin][1] if cell):
-            begin += 1
+        below = [cell for cell in rows[begin][1] if cell] if begin < len(rows) else []
+        begin += all(map(is_unit, below)) and not all(map(is_value, below))
     if begin == 0:
         cells = next(iter(_comments(comments, mark)), [])
         if len(cells) == width and not any(is_value(cell) for cell in cells):
@@ -291,9 +302,7 @@ def _other_width(
     """Return the header where it is not as wide as the rows, if that is harmless; else raise DataError."""
     line, names = rows[begin - 1]
     last = [cells[-1] for _, cells in rows[begin:] if len(cells) == width]
-    if len(names) == width - 1 and not any(last):
-        return begin - 1, begin, width, None
-    if len(names) == width + 1 and not names[-1]:
+    if (len(names) == width - 1 and not any(last)) or (len(names) == width + 1 and not names[-1]):
         return begin - 1, begin, width, None
     raise wrong_widths(line, len(names), [(number, len(cells)) for number, cells in rows[begin:]], mark, where)
 
@@ -304,7 +313,7 @@ def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark:
     lines = ", ".join(str(number) for number, _ in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
     have = f"line {lines} has" if len(wrong) == 1 else f"lines {lines} have"
     widths = " or ".join(str(each) for each in sorted({cells for _, cells in wrong})[:5])
-    what = f"the header (line {header}) has {names} names, but {have} {widths} cell{'s' * (widths != '1')}"
+    what = f"the header (line {header}) has {counted(names, 'names')}, but {have} {widths} cell{'s' * (widths != '1')}"
     mend = "Look for a separator inside a cell (put such a cell in quotes), and for a row that was cut"
     if mark == "," and all(cells > names for _, cells in wrong):
         mend = (

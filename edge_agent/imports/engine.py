@@ -28,9 +28,10 @@ from schemas.errors import FREE, DataError, StorageError
 from schemas.text import counted
 
 FEW: Final = 30
-MEMORY, LESS = "260MB", "140MB"
-"""What the engine may use at once, for `FEW` columns and for more. It writes few in two threads, if it may use so much,
-and takes less; of many it takes what it may. The process stays below 300 MB in both cases."""
+MEMORY, LESS, EACH = 260, 140, 0.3
+"""Megabytes that the engine may use at once, for `FEW` columns and for more, and the least for each of very many. It
+writes few in two threads, if it may use so much, and takes less; of many it takes what it may. The process stays below
+300 MB up to 450 columns."""
 
 BUFFER: Final = 2 * LONGEST_LINE
 """Bytes that each thread reads at once: the least that the longest line allows."""
@@ -66,7 +67,7 @@ class ImportDatabase:
         self._progress = progress
         self.db: Any = duckdb.connect(
             config={
-                "memory_limit": MEMORY if columns <= FEW else LESS,
+                "memory_limit": f"{MEMORY if columns <= FEW else max(LESS, round(EACH * columns))}MB",
                 "threads": 2,
                 "temp_directory": str(scratch / "spilled"),
             }

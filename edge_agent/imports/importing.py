@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edge_agent.imports import judge, opened
 from edge_agent.imports.clocks import TextRows
-from edge_agent.imports.dialect import Dialect
+from edge_agent.imports.dialect import Dialect, rows_of, split_unit
 from edge_agent.imports.engine import (
     CellTable,
     ImportDatabase,
@@ -146,7 +146,10 @@ def _judged(job: ImportJob, source: Path, place: Path) -> tuple[Text, Dialect, T
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
-        _accept(job, _proposed(job, text, dialect, given), text.source)
+        proposal = judge.propose_for(given, dialect, job.target, text.source)
+        if text.encoding == "cp1252":
+            proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
+        _accept(job, proposal, text.source)
     elif job.plan is not None:
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
@@ -180,27 +183,21 @@ def _part(engine: ImportDatabase, job: ImportJob, judged: tuple[Text, Dialect, T
 
 
 def _convert(cells: CellTable, dialect: Dialect, report: Report) -> None:
-    """Let numbers whose unit stands under their name get the plan's unit; raises DataError where they cannot."""
+    """Let numbers whose unit stands in or under their name get the plan's; raises DataError where they cannot."""
     stated = dict(zip(cells.columns, dialect.units, strict=False))
     plan = report.plan
     for name, column in plan.taken.items():
         source = column.source or name
-        if column.take != "number" or source not in stated:
+        if column.take != "number" or source not in cells.columns:
             continue
+        given = stated.get(source) or split_unit(source)[1]
         try:
-            scale = units.planned(stated[source], column.unit, name)
+            scale = units.planned(given, column.unit, name)
         except DataError as fault:
             raise DataError(fault.what, fault.mend, cells.where) from fault
         if scale != units.SAME:
             cells.scales[source] = scale
-            report.notes.append(f"{name} converted from {stated[source]} to {column.unit}")
-
-
-def _proposed(job: ImportJob, text: Text, dialect: Dialect, given: TextRows) -> judge.Proposal:
-    proposal = judge.propose_for(given, dialect, job.target, text.source)
-    if text.encoding == "cp1252":
-        proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
-    return proposal
+            report.notes.append(f"{name} converted from {given} to {column.unit}")
 
 
 def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None:
@@ -210,7 +207,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
     with text.path.open("rb") as raw:
         raw.seek(max(0, raw.seek(0, 2) - (1 << 16)))
         *others, last = raw.read().decode("utf-8", "replace").split("\n")
-    cells = judge.parse_line(last, dialect.separator)
+    cells = next((cells for _, cells in rows_of([last], 0, dialect.separator)), [])
     whole = len(cells) == len(dialect.names) and (
         (len(others) > 1 and opened.is_unbroken(last, others[-8:]))
         or last.rstrip().endswith('"')
@@ -269,7 +266,7 @@ def main() -> int:
         fields = {name: getattr(fault, name, "") for name in ("mend", "where", "tells")}
         sys.stdout.write(json.dumps({"fault": {**fields, "what": getattr(fault, "what", str(fault))}}))
         return fault.exit_code
-    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings}))
+    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings, "marks": report.marks()}))
     return 0
 
 

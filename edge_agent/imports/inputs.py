@@ -13,7 +13,8 @@ from edge_agent.imports.opened import ARROW, BEGIN, CUT, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
 from schemas.errors import FREE, DataError, StorageError, os_faults_as
 
-_JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
+_JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')  # an object, or a list of objects or lists
+_JSON_NAME: Final = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zip)?$", re.IGNORECASE)
 _LARGEST_ARRAY: Final = 1 << 26
 _MOST_FIELDS: Final = 2_000
 
@@ -34,7 +35,7 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
     if begin.startswith((PARQUET, ARROW)):
         return _of_arrow(source, scratch, is_parquet=begin.startswith(PARQUET))
     text = opened(source, scratch, "" if plan is None else plan.csv.encoding)
-    if is_json(text.begin[:4096].decode("utf-8", "replace")):
+    if _JSON.match(text.begin[:4096].decode("utf-8", "replace")) or _JSON_NAME.search(source.name):
         return _of_json(text, scratch)
     return text
 
@@ -96,23 +97,18 @@ def _plain(table: Any) -> Any:
     return table.cast(pa.schema(fields))
 
 
-def is_json(begin: str) -> bool:
-    """Whether a text begins as JSON does: with an object, or a list of objects or lists."""
-    return _JSON.match(begin) is not None
-
-
 def _of_json(text: Text, scratch: Path) -> Text:
     """Write JSON objects as CSV: their fields are the columns, those of inner objects with a point between."""
     fields: list[str] = []
     for document in _objects(text):
+        if len({*fields, *document}) > _MOST_FIELDS:
+            raise DataError(f"its objects have more than {_MOST_FIELDS:,} fields", "Is it a table?", text.source)
         if not document.keys() <= set(fields):
             fields = _merged(fields, list(document))
-        if len(fields) > _MOST_FIELDS:
-            raise DataError(f"its objects have more than {_MOST_FIELDS:,} fields", "Is it a table?", text.source)
     if not fields:
         raise DataError("it holds no JSON object with a field", "Write one object a line", text.source)
     copy = scratch / "json"
-    with copy.open("w", encoding="utf-8", newline="") as out:
+    with copy.open("w", encoding="utf-8", errors="backslashreplace", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(fields)
         text.left_out.clear()
@@ -173,7 +169,8 @@ def _decoded(line: str, number: int, text: Text) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as fault:
         mend = "Write one JSON object a line (jq -c . FILE), and nothing else"
-        raise DataError(f"line {number} is no JSON ({str(fault)[:80]})", mend, text.source) from fault
+        number += getattr(fault, "lineno", 1) - 1
+        raise DataError(f"line {number} is no JSON ({getattr(fault, 'msg', fault)})", mend, text.source) from fault
 
 
 def _flat(document: Any, number: int, text: Text) -> dict[str, str]:

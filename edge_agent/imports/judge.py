@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from edge_agent.imports import columns, numbers
-from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, row_times, time_of
+from edge_agent.imports.clocks import SPLIT, Ambiguity, TextRows, age, clock_of, gap_of, last, row_times, time_of
 from edge_agent.imports.columns import Cells, ColumnVerdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_layout
@@ -21,8 +22,6 @@ from edge_agent.imports.plan import UNDECIDED, ClockPlan, ColumnPlan, Csv, Long,
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
-T = TypeVar("T")
-
 HEAD: Final = 5_000
 PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
@@ -31,6 +30,8 @@ FEWEST, CELLS = 500, 1 << 17
 """Of a wide table fewer: about so many cells, and at least so many rows."""
 
 LONGEST_NAME: Final = 200
+"""Most characters of a column's name."""
+
 _SIGNALS: Final = words("signal signals signalname sig name path channel variable key sensor parameter pid kanal")
 _VALUES: Final = words("value values wert val v reading messwert data")
 _PATH: Final = re.compile(r"[A-Za-z_]\w*([./][A-Za-z_]\w*)+")
@@ -78,13 +79,9 @@ def layout(text: Text, plan: Plan | None = None) -> Dialect:
 
 def sample(text: Text, dialect: Dialect) -> TextRows:
     """Return rows of a text: the first ones, and of a large one some further on."""
-    names = unique(dialect.names)
-    found = TextRows(names, [], [], 0)
+    most = min(HEAD, max(FEWEST, CELLS // dialect.width))
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
-        reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
-        most = min(HEAD, max(FEWEST, CELLS // dialect.width))
-        _take(reader, most, dialect, found, dialect.data)
-    found.head = len(found.rows)
+        found = sample_of(opened, dialect, most)
     size = text.path.stat().st_size
     if found.head >= most:
         begin, number = 0, 1
@@ -100,10 +97,11 @@ def sample(text: Text, dialect: Dialect) -> TextRows:
     return found
 
 
-def sample_of(lines: Sequence[str], dialect: Dialect) -> TextRows:
-    """Return the rows of lines."""
+def sample_of(lines: Iterable[str], dialect: Dialect, most: int = HEAD) -> TextRows:
+    """Return the first rows of lines."""
     found = TextRows(unique(dialect.names), [], [], 0)
-    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, found, dialect.data)
+    reader = csv.reader(islice(lines, dialect.data - 1, None), delimiter=dialect.separator)
+    _take(reader, most, dialect, found, dialect.data)
     found.head = len(found.rows)
     return found
 
@@ -134,17 +132,17 @@ def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: TextR
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
     """Return names that all differ: those without one get a number, later ones of a name ``#2`` and so on."""
-    found: list[str] = []
+    found: dict[str, int] = {}
     for index, name in enumerate(names, 1):
         base = name or f"column {index}"
         if len(base) > LONGEST_NAME or not base.isprintable():
             what = f"the name of column {index} ({base[:40]!a}) has control characters, or more than {LONGEST_NAME}"
             raise DataError(what, "Correct it in the header")
-        count, each = 1, base
+        each, count = base, found.get(base, 1)
         while each in found:
             count += 1
             each = f"{base}#{count}"
-        found.append(each)
+        found[each], found[base] = 1, count
     return tuple(found)
 
 
@@ -173,7 +171,7 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
     clock, decisions = clock_of(given, dialect)
     shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     label = _target(given, shown, clock, target, where)
-    verdicts = _verdicts(given, dialect, clock, label)
+    verdicts = _verdicts(given, dialect, clock, label, shown)
     csv_marks, verdicts = _settle(verdicts)
     if clock is not None and clock.source in verdicts:
         verdict = verdicts.pop(clock.source)
@@ -186,7 +184,7 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
         target=wanted,
         csv=_csv(dialect, csv_marks, verdicts),
         clock=clock,
-        columns=_last({shown[name][0]: column for name, column in kept.items()}, wanted),
+        columns=last({shown[name][0]: column for name, column in kept.items()}, wanted),
         time=time_of(given, clock, kept, wanted, shown=shown, marks=csv_marks),
     )
     return _proposal(plan, verdicts, {name: bare for name, (bare, _) in shown.items()}, decisions)
@@ -209,16 +207,17 @@ def _proposal(
     return Proposal(plan, {shown[name]: verdict.why for name, verdict in verdicts.items()}, [*decisions, *open_ones])
 
 
-def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label: str) -> dict[str, ColumnVerdict]:
+def _verdicts(
+    given: TextRows, dialect: Dialect, clock: ClockPlan | None, label: str, shown: dict[str, tuple[str, str]]
+) -> dict[str, ColumnVerdict]:
     """Judge each column by its own cells."""
-    shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     verdicts: dict[str, ColumnVerdict] = {}
     for index, name in enumerate(given.names):
         if clock is not None and name in (clock.source, clock.of_day):
             continue
         unit = shown[name][1] or (dialect.units[index] if index < len(dialect.units) else "")
         cells = Cells(
-            name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
+            name, given.cells(name), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
         )
         if name == SPLIT:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="text"), "which rows train, and which test")
@@ -228,7 +227,7 @@ def _verdicts(given: TextRows, dialect: Dialect, clock: ClockPlan | None, label:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), "left out: it has no name")
     _twice(given, label, verdicts)
     if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
-        times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
+        times_of = Cells(clock.source, given.cells(clock.source), given.lines, is_time=True)
         verdicts[clock.source] = columns.judge(times_of, dialect.separator)
     return verdicts
 
@@ -237,17 +236,12 @@ def _named(column: ColumnPlan, name: str, shown: str) -> ColumnPlan:
     return column.model_copy(update={"source": name if name != shown else ""})
 
 
-def _last(given: dict[str, T], target: str) -> dict[str, T]:
-    return {**{name: column for name, column in given.items() if name != target}, target: given[target]}
-
-
 def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return each name without the unit in brackets, and that unit; names that would be alike stay as they are."""
     split = [split_unit(name) for name in names]
-    bare = [name for name, _ in split]
+    bare = Counter(name for name, _ in split)
     return [
-        (name, unit) if bare.count(name) == 1 else (whole, unit)
-        for whole, (name, unit) in zip(names, split, strict=True)
+        (name, unit) if bare[name] == 1 else (whole, unit) for whole, (name, unit) in zip(names, split, strict=True)
     ]
 
 
@@ -264,7 +258,7 @@ def _target(
         return found[0]
     times_of = () if clock is None else (clock.source, clock.of_day)
     usable = [name for name in given.names if name not in (*times_of, SPLIT)]
-    filled = [name for name in usable if any(given.cells(given.names.index(name)))]
+    filled = [name for name in usable if any(given.cells(name))]
     if not usable:
         raise DataError("there is no column beside the time", "Inputs and a target are needed", where)
     return (filled or usable)[-1]
@@ -272,14 +266,9 @@ def _target(
 
 def _twice(given: TextRows, label: str, verdicts: dict[str, ColumnVerdict]) -> None:
     """Leave columns out that say the same as the target; one name for two columns that differ is a decision."""
-    cells = given.cells(given.names.index(label))
+    cells = given.cells(label)
     for name in verdicts:
-        if (
-            name != label
-            and SPLIT not in (name, label)
-            and given.cells(given.names.index(name)) == cells
-            and len(set(cells)) > 1
-        ):
+        if name != label and SPLIT not in (name, label) and given.cells(name) == cells and len(set(cells)) > 1:
             verdicts[name] = ColumnVerdict(
                 ColumnPlan(take="nothing"), f"left out: it is the target {label!r} once more"
             )
@@ -287,14 +276,14 @@ def _twice(given: TextRows, label: str, verdicts: dict[str, ColumnVerdict]) -> N
         base, mark, number = name.rpartition("#")
         if not mark or not number.isdigit() or base not in verdicts:
             continue
-        one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
+        one, two = given.cells(base), given.cells(name)
         if one == two:
             verdicts[name] = ColumnVerdict(ColumnPlan(take="nothing"), f"left out: it is {base!r} once more")
             continue
         at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
         verdicts[name] = replace(
             verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
-            decision=f"{base}: two columns have this name, {given.place(base)} and {given.place(name)}; "
+            decision=f"{base}: two columns have this name, {given.places[base] + 1} and {given.places[name] + 1}; "
             f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
             lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
         )  # fmt: skip
@@ -352,12 +341,12 @@ def long_of(given: TextRows) -> Long | None:
         return None
     by_word = {name: set(words_of(name)) for name in given.names}
     signal = next((name for name, words in by_word.items() if words & _SIGNALS), None) or next(
-        (name for at, name in enumerate(given.names) if all(map(_PATH.fullmatch, filter(None, given.cells(at))))), None
+        (name for name in given.names if all(map(_PATH.fullmatch, filter(None, given.cells(name))))), None
     )
     value = next((name for name, words in by_word.items() if words & _VALUES and name != signal), None)
     if signal is None or value is None:
         return None
-    cells = [cell for cell in given.cells(given.names.index(signal)) if cell]
+    cells = [cell for cell in given.cells(signal) if cell]
     several = len(set(cells)) > 1 and len(set(cells)) <= max(2, len(cells) // 2)
     return Long(signal=signal, value=value) if several and not any(numbers.body(cell) for cell in cells) else None
 
@@ -369,7 +358,7 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         raise DataError(
             f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal"
         )
-    at, of = given.names.index(long.signal), given.names.index(long.value)
+    at, of = given.places[long.signal], given.places[long.value]
     signals = list(dict.fromkeys(row[at] for row in given.rows if row[at]))
     names = unique(signals)
     rows = {
@@ -388,7 +377,6 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         for name in names
     }
     marks, verdicts = _settle(verdicts)
-    shown = {name: split_unit(name)[0] for name in given.names}
     of_rows = row_times(given, clock, marks) or [0.0] * given.head
     gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
@@ -397,15 +385,7 @@ def _propose_long(given: TextRows, dialect: Dialect, long: Long, target: str) ->
         if row[at] in own:
             own[row[at]].append(when)
     inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
-    time = Time(column=shown.get(clock.source, "time"), rows=label, gap=gap, inputs=_last(inputs, label))
-    kept = _last({name: verdict.column for name, verdict in verdicts.items()}, label)
+    time = Time(column=split_unit(clock.source)[0], rows=label, gap=gap, inputs=last(inputs, label))
+    kept = last({name: verdict.column for name, verdict in verdicts.items()}, label)
     plan = Plan(target=label, csv=_csv(dialect, marks, verdicts), long=long, clock=clock, time=time, columns=kept)
     return _proposal(plan, verdicts, {name: name for name in verdicts}, decisions)
-
-
-def parse_line(line: str, separator: str) -> list[str]:
-    """Return the cells of one line, stripped; none where it is no row at all."""
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
-    except csv.Error:
-        return []

@@ -228,7 +228,7 @@ def _gunzipped(chunks: Iterator[bytes], text: Text) -> Iterator[bytes]:
                         break
                     unpack = zlib.decompressobj(wbits=31)
                 yield unpack.decompress(left, CHUNK)
-                while unpack.unconsumed_tail:
+                while unpack.unconsumed_tail and not unpack.eof:  # behind the end it is what follows, and stays
                     yield unpack.decompress(unpack.unconsumed_tail, CHUNK)
                 left = unpack.unused_data
     except zlib.error as fault:

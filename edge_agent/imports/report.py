@@ -20,7 +20,7 @@ from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, ColumnPlan, Plan
 from edge_agent.recordings.signals import Signal
 from edge_agent.recordings.vss import Catalogue, fitted
 from schemas.errors import DataError
-from schemas.text import counted
+from schemas.text import counted, printable
 
 SOME: Final = 2048
 """First rows of a table, which mostly tell that no value is far from all others."""
@@ -94,6 +94,14 @@ class Report:
         for name, marks in counts.items():
             self.missing.setdefault(name, Counter()).update(marks)
 
+    def marks(self) -> dict[str, str]:
+        """Return in words the cells without a value of each column that has some."""
+        each = {
+            name: ", ".join(f"{n:,} {printable(repr(mark)) if mark else 'empty'}" for mark, n in marks.items() if n)
+            for name, marks in self.missing.items()
+        }
+        return {name: words for name, words in each.items() if words}
+
     def line(self) -> str:
         """Return in one line what was done."""
         layout = self.plan.csv
@@ -153,6 +161,11 @@ def look(engine: ImportDatabase, table: Path, report: Report) -> None:
             holds.low, holds.high = float(low), float(high)
             if name not in times_of and low == high and report.rows > 2:
                 report.warnings.append(f"{name}: all values are {holds.low:g}")
+        if holds.missing and name == report.plan.target:
+            cells = counted(holds.missing, "cells")
+            report.warnings.append(
+                f"{name}: {cells} of the target without a value: remove such rows, no agent takes them"
+            )
         report.columns.append(holds)
     _sentinels(engine, source, [each for each in report.columns if each.name not in times_of], report)
 

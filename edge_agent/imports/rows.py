@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
+    SHOWN,
     CellTable,
     ImportDatabase,
     judge_rejects,
@@ -147,8 +148,6 @@ class Reading:
 _MIDNIGHT: Final = 43_200.0
 _SINCE_1970: Final = 1e8
 """Seconds from which on a time is a date, and files can be put into its order."""
-
-SHOWN: Final = 3
 
 
 @dataclass(frozen=True)

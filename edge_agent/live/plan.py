@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.imports import clocks, numbers
+from edge_agent.imports.dialect import split_unit
 from edge_agent.imports.plan import CLOCK, ClockPlan, ColumnPlan, Plan, read_plan
 from edge_agent.live.port import LiveSample, SampleRequest, seconds_of
 from edge_agent.recordings.signals import Signal
@@ -145,7 +146,7 @@ class LivePlan:
         ----------
         sample : LiveSample
         units : mapping of str to str
-            That the source tells of its signals.
+            That the source tells of its signals; else it may stand in brackets behind their names.
 
         Raises
         ------
@@ -170,7 +171,7 @@ class LivePlan:
                 {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
             )
             values = drive | {
-                name: self._fitted(name, self._cell(name, values[source], units.get(source, "")))
+                name: self._fitted(name, self._cell(name, values[source], units.get(source, split_unit(source)[1])))
                 for name, source in self._sources.items()
                 if source in values
             }

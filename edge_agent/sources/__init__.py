@@ -5,7 +5,7 @@ and ``window`` read them; ``columns`` checks cells, and ``cells`` says what they
 learn from.
 """
 
-from edge_agent.sources.cells import SPLIT
+from edge_agent.imports.clocks import SPLIT
 from edge_agent.sources.table import Source, Table, read_source, read_table
 
 __all__ = ["SPLIT", "Source", "Table", "read_source", "read_table"]

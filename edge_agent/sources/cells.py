@@ -13,17 +13,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.clocks import SPLIT
+from edge_agent.imports.judge import LONGEST_NAME
 from glassfleet.data.cells import is_empty
 from schemas.errors import DataError
 
-SPLIT: Final = "split"
-"""Name of the column that says which rows train and which test."""
-
 NO_TEST_ROWS: Final = "no test rows: no model is scored here, and a version that no vehicle scores stays a candidate"
 HOW_TO_TEST: Final = f"Collect more rows, or add a column {SPLIT!r} with 'train' and 'test'"
-
-LONGEST_NAME: Final = 200
-"""Most characters of a column's name."""
 
 _CELLS: Final = frozenset({float, int, str, bool, type(None), Decimal})
 

@@ -13,11 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.imports.clocks import TextRows
+from edge_agent.imports.clocks import SPLIT, TextRows
 from edge_agent.imports.judge import long_of
 from edge_agent.imports.marks import personal
 from edge_agent.sources.cells import (
-    SPLIT,
     check_roles,
     empty_cell,
     empty_table,

@@ -83,7 +83,7 @@ def _parquet_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[l
 
 
 CSV: Final = Reader(
-    "a table as loggers and spreadsheets write it; one that is not plain is converted first, which needs duckdb",
+    "a table as loggers and spreadsheets write it, or JSON (.json, .jsonl); one that is not plain needs duckdb",
     _csv_rows,
     endings=(".csv", ".csv.gz"),
     is_text=True,

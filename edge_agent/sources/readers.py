@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Final, TypeVar
@@ -137,15 +137,22 @@ class Taken:
     line : str
         Empty: nothing was done.
     warnings : tuple of str
+    marks : mapping of str to str
+        By column: the file's cells without a value, in words.
     """
 
     place: Location
     line: str = ""
     warnings: tuple[str, ...] = ()
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
-def taken(place: Location, target: str | None, read: Callable[[Location], T]) -> tuple[Taken, T]:
+def taken(
+    place: Location, target: str | None, read: Callable[[Location], T], *, whole: bool = False
+) -> tuple[Taken, T]:
     """Read the rows of a file where they are, or, of a text that is not plain, a copy that was converted.
+
+    With `whole` a text is also plain when an import would leave columns out, which nobody learns from.
 
     Raises
     ------
@@ -160,7 +167,7 @@ def taken(place: Location, target: str | None, read: Callable[[Location], T]) ->
         return Taken(place), read(place)
     with tempfile.TemporaryDirectory(prefix="glassfleet-") as folder:
         text = as_text(path, Path(folder), None)
-        if is_plain(text, target or ""):
+        if is_plain(text, target or "", whole=whole):
             done = f"{place.shown}: {'; '.join(text.notes)}" if text.notes else ""
             try:
                 return Taken(place, done), read(replace(place, text=str(text.path)))
@@ -168,10 +175,16 @@ def taken(place: Location, target: str | None, read: Callable[[Location], T]) ->
                 if text.path.stat().st_size <= BEGIN:
                     raise  # all of it was looked at: nothing else can be made of it
         rows = _imported(place, Path(folder) / "rows.csv", target or "")
-        return rows, read(rows.place)
+        try:
+            return rows, read(rows.place)
+        except DataError as fault:
+            for name, marks in rows.marks.items():
+                if fault.what.endswith(f"column {name!r}: the cell is empty"):
+                    fault = DataError(f"{fault.what} (the column has {marks})", fault.mend, fault.where, fault.tells)
+            raise fault from None
 
 
-def is_plain(text: Text, target: str = "") -> bool:
+def is_plain(text: Text, target: str = "", *, whole: bool = False) -> bool:
     """Whether a text's cells are what they say: commas between columns, points in numbers, one line of names.
 
     Raises
@@ -188,23 +201,25 @@ def is_plain(text: Text, target: str = "") -> bool:
     if proposal.decisions:
         raise judge.UndecidedError(proposal, text.source)
     is_usual = layout.separator == "," and not layout.notes and (layout.header, layout.data) == (1, 2)
-    return is_usual and layout.width == len(layout.names) and not given.repeated and _says_nothing(proposal.plan)
+    return is_usual and layout.width == len(layout.names) and not given.repeated and _says_nothing(proposal.plan, whole)
 
 
-def _says_nothing(plan: Plan) -> bool:
+def _says_nothing(plan: Plan, whole: bool) -> bool:
     """Whether a plan leaves a file's cells as they are."""
     if (
         plan.long is not None
+        or plan.aligned is not None
         or (plan.csv.decimal, plan.csv.thousands) != (".", "")
         or set(plan.csv.missing) - NOTHING - {"nan"}
     ):
         return False
     if plan.clock is not None and (plan.clock.form, plan.clock.scale, plan.clock.cut) != ("number", 1.0, ""):
         return False
-    if plan.time is not None and plan.time.aligned is not None:
-        return False
     return all(
-        column.take in ("number", "truth", "text") and not column.cut and not column.source and not column.decimal
+        (column.take in ("number", "truth", "text") or (whole and column.take == "nothing"))
+        and not column.cut
+        and not column.source
+        and not column.decimal
         for column in plan.columns.values()
     )
 
@@ -223,4 +238,4 @@ def _imported(place: Location, out: Path, target: str) -> Taken:
         fault = answer["fault"]
         raise DataError(fault["what"], fault["mend"], fault["where"] or place.shown, fault["tells"])
     warnings = tuple(f"{place.shown}: {warning}" for warning in answer["warnings"])
-    return Taken(replace(place, text=str(out)), f"{place.shown}: {answer['line']}", warnings)
+    return Taken(replace(place, text=str(out)), f"{place.shown}: {answer['line']}", warnings, answer["marks"])

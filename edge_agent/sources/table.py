@@ -19,8 +19,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.clocks import SPLIT
 from edge_agent.imports.marks import is_sentinel
-from edge_agent.sources.cells import SPLIT, no_column
+from edge_agent.sources.cells import no_column
 from edge_agent.sources.columns import Raw, first_text, read_columns, read_raw, target_of
 from edge_agent.sources.location import Location, Origin
 from edge_agent.sources.readers import locate, taken
@@ -319,7 +320,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     def choose(names: tuple[str, ...]) -> tuple[Collection[str], Collection[str]]:
         return (), names if missing is None else missing
 
-    _, columns = taken(place, None, partial(read_columns, choose=choose))
+    _, columns = taken(place, None, partial(read_columns, choose=choose), whole=True)
     text = tuple(name for name, column in columns.items() if column.dtype == object)
     for name in text:
         gaps = missing is None or name in missing

@@ -77,7 +77,7 @@ __all__ = [
 
 DECLARE_TEXTS: Final = (
     "a private run finds no classes and no categories, as vehicles would tell texts of their own: declare them, with "
-    "the limits of all columns, in the run's domain"
+    "the limits of all columns, in the run's domain: docs/explanation/private-runs.md, Columns of text"
 )
 
 

@@ -126,11 +126,11 @@ def read_model(data: bytes, name: str) -> tuple[ModelRecord | None, Model]:
         record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
         return record, catalogue.model_of(record)
     document = whole.get("document", whole)
-    if not isinstance(document, dict):
-        raise DocumentError(f"{name}: `document` is not a JSON object")
+    if not isinstance(document, dict) or not isinstance(document.get("scheme"), str):
+        raise DocumentError(f"{name}: not a model document: it names no scheme")
     if "digest" in whole and document_digest(document) != whole["digest"]:
         raise VerificationError(f"{name}: the document is not that of its digest; it was changed")
-    model = catalogue.load(str(document.get("scheme"))).from_document(document)
+    model = catalogue.load(document["scheme"]).from_document(document)
     tell_forecasts(model, whole)
     return None, model
 

@@ -77,7 +77,7 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 
     diabetes, wine and breast_cancer come with scikit-learn and need no network. What is fetched is compared with the
     known shape and digest of the values, and written only when it is the same. Mind the licences: see `glassfleet
-    datasets list`.
+    lab datasets list`.
 
     \b
     Examples:
@@ -105,7 +105,7 @@ def fetch(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
     """Compare files in DIR with the known shape and values; without NAME, those that are there.
 
-    Leaves with code 8 when one differs or cannot be read, or when one that was named is not there.
+    Exit code 8: one differs or cannot be read, or one that was named is not there.
 
     \b
     Examples:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_816,
+    "product: lines of code": 47_815,
     "product: modules": 438,
     "lab: lines of code": 9_367,
     "lab: modules": 95,
-    "tests: lines of code": 37_523,
+    "tests: lines of code": 37_553,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 57_130,
+    "documentation: words": 57_009,
     "README: words": 1_000,
     "glossary: entries": 40,
 }

@@ -166,7 +166,7 @@ def _summary(state: Rollout, result: Tally) -> str:
 
 
 def _alone(state: Rollout, worse: float) -> str:
-    return f"what each vehicle learns alone ({_change(state, worse)})"
+    return f"what each vehicle learns alone ({_change(state, worse)}, the median)"
 
 
 def _metric(state: Rollout) -> str:

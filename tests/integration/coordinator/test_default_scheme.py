@@ -60,3 +60,4 @@ def test_run_without_a_scheme_learns_what_the_vehicles_have_and_says_why_rules_a
     ]
     assert [bool(re.search(words, text)) for text in texts] == [True] * len(texts)
     assert f"THEN {says}" in rules.stdout
+    assert "its rules: glassfleet model rules model@1" in texts[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,6 +100,7 @@ def test_report_is_the_page_as_one_file_that_loads_nothing_and_leads_nowhere(
     answer = there.api.get(f"{address}/report")
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
     assert EVIL not in answer.text
+    assert not re.search(r"\d (s|min|h|days) ago\b", answer.text)  # which would be untrue when it is read
     file = tmp_path / "report.html"
     file.write_bytes(answer.content)
     asked: list[str] = []

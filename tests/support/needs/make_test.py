@@ -35,7 +35,7 @@ def main() -> int:
     """Run both, and return the exit code."""
     print(
         "Checks (ruff, mypy, import-linter), and beside them every test but the slow ones: "
-        "about eight minutes on two cores.",
+        "about five minutes on two cores.",
         flush=True,
     )
     closing = Closing()

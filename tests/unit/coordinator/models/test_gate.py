@@ -118,17 +118,18 @@ SUSPECT = "without c the others gain: error 1 instead of 9; start the next run w
 
 
 ALONE = "what each vehicle learns alone"
+WARNS = f"; warning: no better than {ALONE}"
 
 
 @pytest.mark.parametrize(
     ("error", "suspect", "reason"),
     [
-        (0.9, "", f"; warning: no better than {ALONE} (error +80.0%): its page says what to try"),
-        (1.1, "", f"; worse than {ALONE} (error +120.0%); the limit is error +100.0%"),
-        (50.0, "", f"; worse than {ALONE} (error more than 10 times as high); the limit is"),
+        (0.9, "", f"{WARNS} (error +80.0%, the median): its page says what to try"),
+        (1.1, "", f"; worse than {ALONE} (error +120.0%, the median); the limit is error +100.0%"),
+        (50.0, "", f"; worse than {ALONE} (error more than 10 times as high, the median); the limit is"),
         (0.49, SUSPECT, f"; {SUSPECT}"),
-        (0.51, SUSPECT, f"; warning: no better than {ALONE} (error +2.0%): its page says what to try; {SUSPECT}"),
-        (0.6, SUSPECT, f"; worse than {ALONE} (error +20.0%); the limit is error +5.0%; {SUSPECT}"),
+        (0.51, SUSPECT, f"{WARNS} (error +2.0%, the median): its page says what to try; {SUSPECT}"),
+        (0.6, SUSPECT, f"; worse than {ALONE} (error +20.0%, the median); the limit is error +5.0%; {SUSPECT}"),
     ],
 )
 def test_first_version_is_judged_against_what_vehicles_learn_alone_more_strictly_where_one_is_named(

@@ -14,6 +14,7 @@ import pytest
 
 from console.main import run
 from edge_agent.imports.importing import ImportJob, import_files
+from edge_agent.imports.opened import opened
 from schemas.errors import GlassfleetError
 
 ROWS = [f"{row * 0.5:.2f},{row * 7 % 30 + 0.25:.2f},{row * 11 % 17 + 0.125:.3f}" for row in range(60)]
@@ -67,7 +68,7 @@ REFUSED: dict[str, tuple[bytes | Callable[[], bytes], str]] = {
     "gz with a flipped byte": (GZ[:60] + bytes([GZ[60] ^ 255]) + GZ[61:], "damaged"),
     "gz of nothing": (gzip.compress(b""), "no text"),
     "gz of gz": (gzip.compress(GZ), ""),
-    "gz bomb": (lambda: gzip.compress(b"0" * (320 << 20), 9), "unpacks to more than"),
+    "gz bomb": (lambda: 20 * gzip.compress(b"0" * (16 << 20)), "unpacks to more than"),
     "zip bomb": (lambda: zipped(drive_csv=b"0" * (320 << 20)), "unpacks to more than"),
     "zip, only its begin": (ZIP[:40], "zip archive cannot be read"),
     "zip without its end": (ZIP[:-30], "zip archive cannot be read"),
@@ -115,6 +116,13 @@ TAKEN: dict[str, tuple[bytes, str]] = {
     "a comment between": (changed(20, "# marker"), "comments"),
     "a row without a time": (changed(20, ",12.25,1.125"), "without a time"),
 }
+
+
+def test_packed_files_that_were_joined_are_read_to_the_end(tmp_path):
+    half = b"1,2\n" * 400_000  # more than is unpacked at once
+    file = tmp_path / "joined.csv.gz"
+    file.write_bytes(2 * gzip.compress(half))
+    assert opened(file, tmp_path).path.read_bytes() == 2 * half
 
 
 @pytest.mark.parametrize("kind", REFUSED)

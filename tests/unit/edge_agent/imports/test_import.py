@@ -163,6 +163,10 @@ def test_files_of_a_vehicle_become_one_table_in_the_order_of_time(imported):
     assert "drive" not in one
     with pytest.raises(DataError, match="the plan names the column 'fuel', which no line of names has"):
         imported(early, table(speed=speed, gas=fuel))
+    with pytest.raises(DataError, match=r'semicolons separate its columns, and the plan says commas.* separator = ";"'):
+        imported(early, late.replace(",", ";"))
+    with pytest.raises(DataError, match="line 1 cannot be a row"):
+        imported(early, f"{'x' * 200_000},fuel\n1,2\n")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_text_gets_names_and_units_of_a_catalogue_too(world, tmp_path):
     table = parquet.read_table(tmp_path / "a.parquet")
     assert table.column("Vehicle.Speed").to_pylist() == pytest.approx([10.0, 20.0, 25.0])
     assert json.loads(table.schema.metadata[b"glassfleet_units"]) == {"Vehicle.Speed": "m/s"}
-    (tmp_path / "p.toml").write_text((tmp_path / "p.toml").read_text().replace('unit = "km/h"', 'unit = "m/s"'))
+    (tmp_path / "a.csv").write_text("t,x,Speed [km/h]\n0,1,36\n1,2,72\n2,4,900\n")
     with pytest.raises(Exception, match=r"column 'Speed \[km/h\]' cannot be Vehicle.Speed: .* are not at most 60 m/s"):
         world("a.csv", "--vss", "vss.json", "--plan", "p.toml")
 
@@ -119,6 +119,11 @@ def test_a_vehicle_whose_files_tell_another_unit_gets_the_plans(world, tmp_path)
         assert world(name, "--plan", "q.toml", "--out", name.replace(".csv", ".parquet")).exit_code == 0
     one, two = (parquet.read_table(tmp_path / name).column("Speed").to_pylist() for name in ("a.parquet", "b.parquet"))
     assert two == pytest.approx([3.6 * speed for speed in one])
+    (tmp_path / "c.csv").write_text(f"t,x,Speed [m/s]\n{rows}")
+    world("c.csv", "--plan", "r.toml")
+    (tmp_path / "r.toml").write_text((tmp_path / "r.toml").read_text().replace('unit = "m/s"', 'unit = "km/h"'))
+    assert "Speed converted from m/s to km/h" in world("c.csv", "--plan", "r.toml", "--out", "c.parquet").output
+    assert parquet.read_table(tmp_path / "c.parquet").column("Speed").to_pylist() == two
 
 
 def test_rows_take_statistics_of_signals_over_time(world, tmp_path):

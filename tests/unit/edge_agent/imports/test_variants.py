@@ -117,6 +117,7 @@ RIGHT: dict[str, tuple[bytes, dict[str, list[float]] | dict[str, list[float | No
     "names in a comment": (text(["# made by a logger", "# " + lines()[0], *lines()[1:]]), TRUTH),
     "units in names": (text(lines(names=("Time (sec)", "rpm (1/min)", "speed [km/h]", "throttle (%)", "fuel (l/h)"))), TRUTH),
     "units under names": (text([lines()[0], UNITS, *lines()[1:]]), TRUTH),
+    "units under two names": (text([lines()[0], ",1/min,,,l/h", *lines()[1:]]), TRUTH),
     "units in brackets under names": (text([lines()[0], "[s],[1/min],[km/h],[%],[l/h]", *lines()[1:]]), TRUTH),
     "units and head": (text([*HEAD, lines()[0], UNITS, *lines()[1:]]), TRUTH),
     "kinds and units under names": (text([lines()[0], "float,float,float,float,float", UNITS, *lines()[1:]]), TRUTH),

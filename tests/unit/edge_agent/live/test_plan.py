@@ -222,12 +222,15 @@ def test_clock_is_read_as_in_files(clock: str, sample: dict[str, Any], seconds: 
 
 
 def test_values_in_another_unit_than_the_plans_are_converted(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text('[columns]\na = { from = "Speed", unit = "km/h" }\nb = { unit = "K" }\n')
+    c = 'c = { from = "C [m/s]", unit = "km/h" }'
+    plan = f'[columns]\na = {{ from = "Speed", unit = "km/h" }}\nb = {{ unit = "K" }}\n{c}\n'
+    (tmp_path / "plan.toml").write_text(plan)
     units = {"Speed": "mph"}
     rows = LiveRows(LivePlan.read(str(tmp_path / "plan.toml")), units=units)
     units["b"] = "degC"  # told by a later sample
-    assert rows.push(LiveSample({"Speed": 100, "b": 20})) == [pytest.approx({"a": 160.9344, "b": 293.15})]
-    assert rows.units == {"a": "km/h", "b": "K"}
+    (row,) = rows.push(LiveSample({"Speed": 100, "b": 20, "C [m/s]": 10}))
+    assert row == pytest.approx({"a": 160.9344, "b": 293.15, "c": 36.0})
+    assert rows.units == {"a": "km/h", "b": "K", "c": "km/h"}
     units["b"] = "bar"
     with pytest.raises(ValueError, match="'b' is in bar here, and the plan says K"):
         rows.push(LiveSample({"b": 20}))

@@ -62,7 +62,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         ("a,y\n1,2\n3,high\n", None, "y: 'high' (line 3) is no number, where the others are"),
         ("a,y\n1,2\n3,\n", None, "row 2 of the data, column 'y': the cell is empty"),
         ("a,y\n1,2\nnan,4\n", None, "row 2 of the data, column 'a': nan is not a finite number"),
-        ("a,y\n1,inf\n3,4\n", None, "row 1 of the data, column 'y': the cell is empty"),
+        ("a,y\n1,inf\n3,4\n", None, "row 1 of the data, column 'y': the cell is empty (the column has 1 'inf')"),
         ("a,y\n1,2\n", None, "only one row; an agent needs at least 2 rows"),
         ("a,y\n", None, "there are columns but no rows"),
         ("", None, "the file is empty"),
@@ -173,6 +173,22 @@ def test_objects_of_json_are_rows(write: Write, name: str, text: str) -> None:
     source = read_source(write(text, name))
     assert (source.train.X.tolist(), source.train.y.tolist()) == ([[1.0], [3.0]], [2.0, 4.0])
     assert "JSON, one object a row" in source.notes[0]
+
+
+@pytest.mark.parametrize("text", ["{", "null", '"x"', "{'a': 1}", "\n"])
+def test_file_whose_name_says_json_is_told_to_be_none(write: Write, text: str) -> None:
+    with pytest.raises(DataError, match="JSON"):
+        read_table(write(text, "rows.jsonl"))
+
+
+def test_what_is_asked_of_a_model_may_be_a_column_that_an_import_leaves_out(write: Write) -> None:
+    text = "speed,load\n" + "".join(f"{row},{row % 3}\n" for row in range(30))
+    assert read_table(write(text)).names == ("speed", "load")
+    assert read_source(write(f"y,{text}".replace("\n", "\n5,").removesuffix("5,")), target="y").train.features == (
+        "load",
+    )
+    assert read_table(write("a,b\n1,1\n")).rows == 1
+    assert read_table(write('{"a": "\\ud800", "b": 2}', "rows.jsonl")).text == ("a",)
 
 
 def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
