@@ -204,7 +204,8 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
-        self.fleet.recall()
+        if self.fleet.met:
+            self.fleet.recall()
         if self.witness.new:
             self.witness.write()
         if self.fleet.unwritten:

@@ -127,6 +127,8 @@ class Fleet:
 
     Attributes
     ----------
+    met : set of str
+        Agents whose former scores are to be recalled, see `recall`.
     refused : int
         Births that were not taken for want of room.
     held : int
@@ -152,7 +154,7 @@ class Fleet:
         self._down = 0
         self._scores = 0
         self._journal = journal
-        self._met: set[str] = set()
+        self.met: set[str] = set()
         self.unwritten: set[str] = set()
         self.refused = 0
         self.held = 0
@@ -281,15 +283,15 @@ class Fleet:
     def _meet(self, agent: str, record: KnownAgent) -> Offer:
         shared = self._offers.acquire(record.offer)
         self._put(agent, replace(record, offer=shared, turns=BIRTHS_BURST - 1.0, counted=self._clock()))
-        self._met.add(agent)
+        self.met.add(agent)
         return shared
 
     def recall(self) -> None:
         """Take over what agents that were met since had scored before; raises StorageError when it cannot be read."""
-        if self._met and self._journal is not None:
-            for agent, kept in self._journal.kept("scores", self._met & self._agents.keys()).items():
+        if self.met and self._journal is not None:
+            for agent, kept in self._journal.kept("scores", self.met & self._agents.keys()).items():
                 self._remember(agent, {(each["name"], each["version"]): each for each in kept})
-        self._met = set()
+        self.met = set()
 
     def _put(self, agent: str, record: KnownAgent) -> None:
         """Let a record take the place of an agent's former one."""
@@ -334,7 +336,7 @@ class Fleet:
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
         """Remember the scores, if it has any, of a known agent for a model version (the newest, bounded)."""
-        if agent in self._met:
+        if agent in self.met:
             self.recall()
         known = self._agents.get(agent)
         if known is None or body.cannot:
