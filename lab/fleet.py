@@ -5,26 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Any, Self
 
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import Loop, make_agent
 from edge_agent.sources import Source
-
-
-class FleetSettings(TypedDict, total=False):
-    """Settings of `AgentConfig`, by their flat names, that a fleet in one process has a use for."""
-
-    fleet: str
-    identity: Path
-    slow: float
-    evaluate: bool
-    resend_first: float
-    protocol: Literal["auto", "5", "3.1.1"]
-    keepalive: int
-    max_message_bytes: int
-    log_level: Literal["debug", "info", "warning", "error"]
 
 
 class Fleet:
@@ -38,7 +24,7 @@ class Fleet:
     state_dir : Path
         Each agent's state is under it.
     settings
-        The same for all agents.
+        Of :class:`~edge_agent.config.AgentConfig`, by their flat names; the same for all agents.
 
     Examples
     --------
@@ -46,9 +32,7 @@ class Fleet:
     ...     start_a_run_and_wait()
     """
 
-    def __init__(
-        self, sources: Mapping[str, Source], *, broker: str, state_dir: Path, **settings: Unpack[FleetSettings]
-    ) -> None:
+    def __init__(self, sources: Mapping[str, Source], *, broker: str, state_dir: Path, **settings: Any) -> None:
         self.agents: dict[str, Agent] = {}
         for name, source in sources.items():
             # The data are in memory; the path is only shown.

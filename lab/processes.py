@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from broker.servers.process import die_with_parent
-from schemas.errors import GlassfleetError, StorageError
+from console.client import CoordinatorClient, CoordinatorError
+from schemas.errors import GlassfleetError, RunFailedError, StorageError
 
 FULL = 64 * 1024
 """With fewer bytes free than this a disk counts as full."""
@@ -231,6 +233,40 @@ class ProcessFleet(dict[str, Process]):
                 code = process.kill()
             if code is not None:
                 process.ends.append(code)
+
+
+PATIENCE = 60.0
+"""Seconds to wait for a coordinator's API."""
+
+
+def api_of(coordinator: Process, state: Path, check: Callable[[], None] | None = None) -> CoordinatorClient:
+    """Return the API of a coordinator that was started, once it answers.
+
+    Parameters
+    ----------
+    coordinator : Process
+    state : Path
+        Its state folder.
+    check : callable, optional
+        Raises when something that it needs has ended; it is called while we wait.
+
+    Raises
+    ------
+    RunFailedError
+        It does not answer within `PATIENCE`.
+    """
+    end = time.monotonic() + PATIENCE
+    while True:
+        (check or coordinator.check)()
+        # Between the note of its address and the first answer there is a moment.
+        if (state / "api-url").exists():
+            with suppress(CoordinatorError):
+                api = CoordinatorClient(None, None, state)
+                api.get("/api/health")
+                return api
+        if time.monotonic() > end:
+            raise RunFailedError(f"the coordinator was not ready within {PATIENCE:g} s: {coordinator.last_words()}")
+        time.sleep(0.02)
 
 
 # --- the logs of the processes under test, as JSON lines --------------------------------------------------------------

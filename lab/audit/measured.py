@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from console.common import parse_parameters
 from console.operator.specification import checked_parameters
@@ -19,7 +18,6 @@ from edge_agent.sources.readers import vehicle_files
 from glassfleet.contract import catalogue
 from glassfleet.contract.scheme import Scheme, private_parameters
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.documents import parameter_fault
 from glassfleet.discovery import discover
 from glassfleet.errors import TaskError
 from glassfleet.model.protocol import Model
@@ -188,16 +186,15 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
         given = private_parameters(scheme, parameters)
     except UsageError as fault:
         return [], {"private": str(fault)}
+    most = getattr(given, "support", 0) or SUPPORT_ROWS
     if "support" not in scheme.Parameters.model_fields:
-        return [given], {
-            f"private, support {SUPPORT_ROWS}": f"not supported: {scheme.name} has no parameter of this name"
-        }
+        return [given], {f"private, support {most}": f"not supported: {scheme.name} has no parameter of this name"}
     ways, left_out = [], {}
-    for least in (0, given.support or SUPPORT_ROWS):
+    for least in (0, most):
         try:
-            ways.append(scheme.Parameters.model_validate({**given.model_dump(), "support": least}))
-        except ValidationError as fault:
-            left_out[f"private, support {least}"] = parameter_fault(scheme.name, scheme.Parameters, fault, "")
+            ways.append(private_parameters(scheme, parameters, least))
+        except UsageError as fault:
+            left_out[f"private, support {least}"] = str(fault)
     return ways, left_out
 
 

@@ -21,6 +21,9 @@ from glassfleet.model.intervals import width_of
 from glassfleet.model.protocol import Model
 from schemas.leakage import SavedModel
 
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
 MET = 1e-6
 """A forecast this near, as a share of the target's range, gives the row's target back."""
 
@@ -31,15 +34,18 @@ def model_alone(model: Model, members: Dataset, others: Dataset, protection: str
     Of a classifier a row is met when its class is; errors are 0 and 1.
     """
     own, rest = (_errors(model, data) for data in (members, others))
-    auc = None
-    if len(own) and len(rest):
-        ranks = rankdata(-np.concatenate([own, rest]))
-        auc = float((ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(rest)))
+    auc = _auc(-own, -rest) if len(own) and len(rest) else None
     met, met_others = (float((each < MET).mean()) if len(each) else 0.0 for each in (own, rest))
     return SavedModel(protection=protection, auc=auc, met=met, met_others=met_others, rows=len(own), others=len(rest))
 
 
-def _errors(model: Model, data: Dataset) -> NDArray[np.float64]:
+def _auc(own: Array, others: Array) -> float:
+    """Return how often a score of `own` is larger than one of `others`: the area under the curve."""
+    ranks = rankdata(np.concatenate([own, others]))
+    return float((ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(others)))
+
+
+def _errors(model: Model, data: Dataset) -> Array:
     """Return the size of each error, as a share of the target's range."""
     if not data.rows:
         return np.empty(0)
@@ -47,12 +53,9 @@ def _errors(model: Model, data: Dataset) -> NDArray[np.float64]:
     target = model.domain.target
     if target is None:
         return np.not_equal(forecast.astype(np.str_), data.y.astype(np.str_)).astype(np.float64)
-    errors: NDArray[np.float64] = np.abs(forecast - data.y) / width_of(model.domain)
+    errors: Array = np.abs(forecast - data.y) / width_of(model.domain)
     return errors
 
-
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _SMALLEST = 1e-6
 """Errors, as shares of the target's range, and chances are no smaller than this to the attacker."""
@@ -105,9 +108,7 @@ def shadowed(learn: Callable[[Bools], Model], data: Dataset, models: int, seed: 
         inside, outside = (_likelihood(values[target], values[rest], had[rest] == is_in) for is_in in (True, False))
         scores[target] = np.round(inside - outside, 6)  # less is rounding
     own, others = scores[had], scores[~had]
-    ranks = rankdata(np.concatenate([own, others]))
-    auc = (ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(others))
-    return Shadowed(float(auc), float((own > np.quantile(others, 0.99)).mean()), models)
+    return Shadowed(_auc(own, others), float((own > np.quantile(others, 0.99)).mean()), models)
 
 
 def _likelihood(values: Array, shadows: Array, some: Bools) -> Array:

@@ -18,7 +18,7 @@ nothing of a column. It does not know which candidates are right.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +78,9 @@ class Groups:
         lines = lines[np.abs(lines[:, -2]) > 1e-6]
         values = np.delete(lines / lines[:, -2:-1], -2, axis=1)
         values = values[((values > -1e-4) & (values < 1 + 1e-4)).all(axis=1)]
-        return placed(values, self.inputs, self.width)
-
-
-def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int) -> Rows:
-    """Return rows of all columns, NaN where nothing is told, from values of `inputs` and the target, shape (m, k)."""
-    rows = np.full((len(values), width + 1), np.nan)
-    if len(values):
-        rows[:, [*inputs, width]] = values
-    return rows
+        rows = np.full((len(values), self.width + 1), np.nan)
+        rows[:, [*self.inputs, self.width]] = values
+        return rows
 
 
 def from_grams(

@@ -174,7 +174,8 @@ def _replayed(view: View) -> Iterator[tuple[TreeQuestion, Mapping[str, Any], Sum
         if question.kind == "joint":
             pairs = np.array(question.tree.overlaps, dtype=np.int64)
             known = {"leaves": question.tree.leaves, "pairs": pairs, "gram": sums["gram"][None]}
-            yield question, known | {"target": _by_target(question, sums["target"][None])}, sums
+            target = sums["target"][None]  # of leaves, last T (k + 1) numbers each
+            yield question, known | {"target": target.reshape(*target.shape[:-1], question.targets, -1)}, sums
             continue
         if question.kind == "scan":
             scan, ways = sums, {}
@@ -198,11 +199,6 @@ def _joint(question: TreeQuestion, memory: Mapping[str, Any]) -> Iterator[Produc
     for part in range(len(grams)):
         for (i, j), gram in zip(memory["pairs"].tolist(), grams[part], strict=True):
             yield _part(question, gram, rights[part, place[i]] if i == j else None)
-
-
-def _by_target(question: TreeQuestion, target: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return sums of leaves with the targets, last T (k + 1) numbers each, shape (.., T, k + 1)."""
-    return target.reshape(*target.shape[:-1], question.targets, -1)
 
 
 def _newton(question: TreeQuestion, sums: Sums) -> Iterator[ProductSums]:

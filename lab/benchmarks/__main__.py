@@ -16,25 +16,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from lab.benchmarks.measure import machine
 
-BENCHMARKS = {
-    "tree": "vehicle:tree",
-    "ablation": "accuracy:ablation",
-    "wire": "peers:wire",
-    "peers": "peers:peers",
-    "support": "accuracy:support",
-    "scale": "fleets:scale",
-    "storm": "fleets:storm",
-    "intake": "fleets:intake",
-    "long": "fleets:long",
-    "ends": "courses:ends",
-    "forecast": "vehicle:forecast",
-    "memory": "vehicle:memory_of_stages",
-    "classes": "accuracy:classes",
-    "gate": "gate:gate",
-    "drift": "drift:drifts",
+MODULES = {
+    "vehicle": ("tree", "forecast", "memory"),
+    "accuracy": ("ablation", "support", "classes"),
+    "peers": ("wire", "peers"),
+    "fleets": ("scale", "storm", "intake", "long"),
+    "courses": ("ends",),
+    "gate": ("gate",),
+    "drift": ("drift",),
 }
-"""Module and function; imported when called, for they need more than what prints them."""
-OF_FLEETS = ("scale", "storm", "long", "intake")
+"""Functions by module, which is imported when one is called, for they need more than what prints them."""
+BENCHMARKS = {name: module for module, names in MODULES.items() for name in names}
+OF_FLEETS = MODULES["fleets"]
 
 
 def main(words: list[str]) -> None:
@@ -50,10 +43,10 @@ def main(words: list[str]) -> None:
     print(f"Machine: {machine()}.")
     print(f"Command: `{' '.join(('python -m lab.benchmarks', *words))}`.")
     for name in options.names or [each for each in BENCHMARKS if each != "peers"]:
-        module, _, function = BENCHMARKS[name].partition(":")
+        function = getattr(importlib.import_module(f"lab.benchmarks.{BENCHMARKS[name]}"), name)
         arguments = [options.vehicles] if name in OF_FLEETS and options.vehicles else []
         how = {"signed": True} if name == "scale" and options.signed else {}
-        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments, **how)
+        function(*arguments, **how)
 
 
 if __name__ == "__main__":

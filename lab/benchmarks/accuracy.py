@@ -27,7 +27,7 @@ from glassfleet.contract.messages import Task
 from glassfleet.contract.scheme import input_quantiles_of, private_parameters
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.private.groups import SUPPORT_ROWS
 from glassfleet.private.layout import layout_of
@@ -38,7 +38,7 @@ from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 from lab.papers.sizes import DATASETS
 from lab.papers.work import fleet
-from lab.protocols.paper import kfold, rmse
+from lab.protocols.paper import kfold, quantile_domain, rmse
 
 CLASS_SETS = ("magic", "adult", "nursery", "compas")
 MOST_ROWS = 20_000
@@ -59,23 +59,6 @@ def rows_of(name: str) -> Dataset:
         kept = np.sort(np.random.RandomState(0).permutation(data.rows)[:MOST_ROWS])
     kept = kept[np.isin(data.y[kept], labels[count >= LEAST_OF_A_CLASS])]
     return data.at(kept)
-
-
-def domain_of(data: Dataset) -> Domain:
-    """Return limits, categories and classes of rows that one machine has."""
-    low, high = np.quantile(data.X, INPUT_QUANTILES, axis=0)
-    features = []
-    for index, name in enumerate(data.features):
-        texts = data.categories.get(name)
-        if texts is None:
-            a, b = float(low[index]), float(high[index])
-            if a == b:  # nearly all rows have one value
-                a, b = float(data.X[:, index].min()), float(data.X[:, index].max())
-            features.append(Variable(name=name, low=a, high=b))
-        else:
-            here = tuple(texts[int(code)] for code in np.unique(data.X[:, index]))
-            features.append(Variable(name=name, low=0.0, high=len(here) - 1.0, categories=here))
-    return Domain(features=tuple(features), label=data.target, classes=tuple(np.unique(data.y).tolist()))
 
 
 def calibration_error(chances: Array, right: NDArray[np.bool_]) -> float:
@@ -106,7 +89,7 @@ def compared(name: str) -> tuple[dict[str, Scores], Array]:
     scheme: Any = catalogue.load("tree")
     for train, test in StratifiedKFold(5, shuffle=True, random_state=19).split(data.X, data.y):
         own, other = data.at(train), data.at(test)
-        domain, client = domain_of(own), np.random.default_rng(0).integers(0, 5, len(train))
+        domain, client = quantile_domain(own), np.random.default_rng(0).integers(0, 5, len(train))
         fleet = {f"client-{i}": own.at(client == i) for i in range(5)}
         outcome = federated(scheme, scheme.Parameters(min_rows=1), domain, fleet)
         size = outcome.model.complexity()
@@ -188,13 +171,8 @@ def _domain(scheme: Any, parts: list[Dataset], support: int | None = None) -> Do
 def ablation() -> None:
     """Three inner folds (QoE: blocks of time) of the training rows of the first outer fold."""
     cuts = {name: list(_cuts(name)) for name in (*DATASETS, "QoE")}
-    print_table(
-        "RMSE on inner folds (rules)",
-        [
-            {"": what} | {name: _error(each, *left_out) for name, each in cuts.items()}
-            for what, left_out in WITHOUT.items()
-        ],
-    )
+    errors = {what: {name: _error(each, *out) for name, each in cuts.items()} for what, out in WITHOUT.items()}
+    print_table("RMSE on inner folds (rules)", [{"": what} | each for what, each in errors.items()])
 
 
 def _cuts(name: str) -> Iterator[Cut]:

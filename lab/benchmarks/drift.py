@@ -38,6 +38,7 @@ KINDS: Final[tuple[tuple[Kind, str], ...]] = (
     ("input, a quarter", "abrupt: by 2, in a quarter of the vehicles"),
     ("gradual", "gradual: an input lower by 0.05 more each night"),
 )
+WITHIN: Final = {"found in the first night": 1, "within two": 2, "within seven": 7, "ever": NIGHTS}
 RULE, INPUT = 3, RULES + 4
 """The lines that move."""
 
@@ -98,21 +99,16 @@ def simulated(vehicles: int, kind: Kind, seed: int) -> list[list[Moved]]:
 
 def judged(found: Sequence[Sequence[Moved]], kind: Kind) -> tuple[int | None, int]:
     """Return after how many nights the drift was found, 1 its first one (None: never), and how many false alarms."""
-    line = RULE if kind.startswith("rule") else INPUT if kind.startswith(("input", "gradual")) else None
-    false, hit, known = 0, None, set[int]()
+    line = RULE if kind.startswith("rule") else INPUT if kind.startswith(("input", "gradual")) else -1
+    first: dict[int, int] = {}
     for number, moved in enumerate(found):
         for each in moved:
-            if each.line in known:
-                continue
-            known.add(each.line)
-            if each.line == line and number >= BEGIN:
-                hit = number - BEGIN + 1
-            else:
-                false += 1
-    return hit, false
+            first.setdefault(each.line, number)
+    hit = first.pop(line) - BEGIN + 1 if first.get(line, 0) >= BEGIN else None
+    return hit, len(first)
 
 
-def drifts(fleets: int = 40, seed: int = 1) -> None:
+def drift(fleets: int = 40, seed: int = 1) -> None:
     """Print the table."""
     lines = []
     for kind, words in KINDS:
@@ -120,12 +116,7 @@ def drifts(fleets: int = 40, seed: int = 1) -> None:
             results = [judged(simulated(size, kind, fleet_seed(seed, number)), kind) for number in range(fleets)]
             hits = [hit for hit, _ in results if hit is not None]
             line = {"what moves": words, "vehicles": size}
-            for what, most in {
-                "found in the first night": 1,
-                "within two": 2,
-                "within seven": 7,
-                "ever": NIGHTS,
-            }.items():
+            for what, most in WITHIN.items():
                 share = sum(hit <= most for hit in hits) / fleets
                 line[what] = f"{share:.0%}" if kind not in {"none", "restless"} else ""
             false = sum(count for _, count in results) / fleets * 30 / (NIGHTS - 1)

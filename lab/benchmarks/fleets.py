@@ -8,8 +8,8 @@ with nobody to think.
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import select
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +29,8 @@ from glassfleet.contract.messages import Contribution, Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.simulation import federated
-from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, memory, ms, print_table, wait
-from lab.benchmarks.raw_mqtt import Peer, publish
+from lab.benchmarks.measure import coordinator_process, cpu_seconds, ended, ms, print_table, resident, wait
+from lab.benchmarks.raw_mqtt import connect, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.demo.secure import secure_broker
 from lab.experiments.workers import Worker
@@ -223,7 +223,7 @@ def _scale(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) ->
         # Its topic is no vehicle's: those that sign may not write there.
         floor = "-" if signed else ms(median(_floors(stage, stage.tell("counted")["answer.bytes"])))
         sizes = {
-            "coordinator, MB": f"{memory(stage.coordinator.pid)[1]:.0f}",
+            "coordinator, MB": f"{resident(stage.coordinator.pid)[1]:.0f}",
             "journal, MB": f"{(stage.journal() - size) / 1e6:.1f}",
         }
     return {"vehicles": f"{vehicles:,}", "scheme": run["scheme"], **rounds, "floor": floor, **sizes, **costs}
@@ -239,20 +239,23 @@ def floors(vehicles: int, size: int) -> list[float]:
 
 def _floors(stage: Stage, size: int) -> list[float]:
     """Return the seconds that a question to all takes until all have answered, with nobody to think."""
-    asker = Peer(safe_address(stage.broker.url), "floor")
-    asker.subscribe("gf/1/floor/agent/+/answer")
+
+    async def asked() -> list[float]:
+        answers = asyncio.Queue[str]()
+        asker = await connect(safe_address(stage.broker.url), "floor", lambda topic, _: answers.put_nowait(topic))
+        await asker.subscribe("gf/1/floor/agent/+/answer")
+        seconds = []
+        for number in range(FLOORS):
+            begun = time.perf_counter()
+            asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
+            for _ in range(stage.vehicles):
+                await answers.get()
+            seconds.append(time.perf_counter() - begun)
+        asker.close()
+        return seconds
+
     stage.tell("floor", size=size)
-    seconds = []
-    for number in range(FLOORS):
-        begun, answers = time.perf_counter(), 0
-        asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
-        while answers < stage.vehicles:
-            select.select([asker.socket], [asker.socket] if asker.unsent else [], [])
-            asker.flush()
-            answers += sum(1 for _ in asker.messages())
-        seconds.append(time.perf_counter() - begun)
-    asker.close()
-    return seconds
+    return asyncio.run(asked())
 
 
 def long(fleets: Sequence[int] = FLEETS) -> None:
@@ -275,7 +278,7 @@ def _long(vehicles: int) -> dict[str, Any]:
             return any(each["run"] == name and each["rounds_closed"] >= KILL_AT for each in api.get("/api/runs"))
 
         wait(is_late, 1.0)
-        before, processor = memory(process.pid)[1], cpu_seconds(process.pid) - own
+        before, processor = resident(process.pid)[1], cpu_seconds(process.pid) - own
         process.kill()
         killed = time.perf_counter()
         process.start()
@@ -284,7 +287,7 @@ def _long(vehicles: int) -> dict[str, Any]:
         record = ended(api, name)
         seconds = time.perf_counter() - begun
         spent = [processor + cpu_seconds(process.pid) - busy, cpu_seconds(stage.broker.pid) - of_broker]
-        after = memory(process.pid)[1]
+        after = resident(process.pid)[1]
         rounds, costs = stage.figures(record, spent)
     return {
         "vehicles": f"{vehicles:,}",
@@ -325,7 +328,7 @@ def _storm(vehicles: int) -> list[dict[str, Any]]:
                     "s until": f"{time.perf_counter() - begun:.2f}",
                     "processor, s": f"{cpu_seconds(process.pid) - spent:.1f}",
                     "longest queue": f"{stage.queue:,}",
-                    "coordinator, MB": f"{memory(process.pid)[1]:.0f}",
+                    "coordinator, MB": f"{resident(process.pid)[1]:.0f}",
                 }
             )
 

@@ -12,11 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.models.evaluation import root_mean_square
 from glassfleet.evaluation.paired import (
     LEVEL,
     MARGIN,
@@ -42,11 +43,6 @@ ROWS: Final = 200
 """Test rows of a vehicle and night; vehicles have from half to twice as many, the fewest 30."""
 EXCESS: Final = 0.02
 """Of a version's mean squared error, on average, over the least: twice that of the root."""
-
-
-def root_mean_square(y: NDArray[Any], forecast: NDArray[Any]) -> float:
-    """Root of the mean squared error."""
-    return float(np.sqrt(np.mean((y - forecast) ** 2)))
 
 
 def moved(drift: Drift, night: int) -> float:

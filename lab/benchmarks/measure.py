@@ -15,7 +15,7 @@ import numpy as np
 from console.client import CoordinatorClient
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from lab.processes import Process, ProcessFleet
+from lab.processes import Process, ProcessFleet, api_of
 
 INPUTS = 15
 T = TypeVar("T")
@@ -63,10 +63,7 @@ def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[
         arguments = ["coordinator", "--state-dir", str(folder), "--api-port", "0"]
         process = processes.add("coordinator", arguments, environment | settings)
         process.start()
-        while not (folder / "api-url").exists():
-            process.check()
-            time.sleep(0.02)
-        yield CoordinatorClient(None, None, folder), process
+        yield api_of(process, folder), process
 
 
 def ended(api: CoordinatorClient, run: str, pause: float = 0.5) -> dict[str, Any]:
@@ -88,7 +85,7 @@ def print_table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
         print("| " + " | ".join(str(row[name]) for name in header) + " |")
 
 
-def memory(pid: int) -> tuple[float, float, float]:
+def resident(pid: int) -> tuple[float, float, float]:
     """Resident and peak memory of a process, and what is no page of a file, in MB (10^6 bytes)."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return tuple(int(fields[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM", "RssAnon"))  # type: ignore[return-value]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
+from broker.servers.process import free_port
 from edge_agent.sources import Source
 from lab.benchmarks.fleets import FRT, floors, rounds_of
 from lab.benchmarks.measure import coordinator_process, ended, made_up, ms, print_table, wait
@@ -118,7 +118,7 @@ def _flower(flwr: str, size: int) -> list[float]:
         app, home, programs = folder / "app", folder / "home", Path(sys.executable).parent
         (app / "peer").mkdir(parents=True)
         home.mkdir()
-        port, *others = _free_ports(1 + VEHICLES)
+        port, *others = [free_port() for _ in range(1 + VEHICLES)]
         (app / "pyproject.toml").write_text(APP.format(flwr=flwr, vehicles=VEHICLES, rounds=ROUNDS, size=size))
         (app / "LICENSE").write_text("Apache-2.0\n")
         shutil.copy(Path(__file__).parent / "flower" / "app.py", app / "peer" / "app.py")
@@ -149,11 +149,3 @@ def _flower(flwr: str, size: int) -> list[float]:
                 return [float(found) for found in re.findall(r"round took ([\d.]+)", processes["run"].logged())]
 
             return wait(lambda: times() if len(times()) == ROUNDS else [], 0.5, 900.0)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

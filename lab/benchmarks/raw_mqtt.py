@@ -1,21 +1,22 @@
-"""MQTT 3.1.1 on a bare socket: what a vehicle of the benchmarks needs of it, and hardly any work."""
+"""MQTT 3.1.1 on a bare connection: what a vehicle of the benchmarks needs of it, and hardly any work."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import ssl
+import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from broker.buffered import LATER
 from broker.tls import client_context, tls_of
 from broker.url import BrokerAddress
 
 KEEPALIVE = 300
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0
+
+Hear = Callable[[str, bytes], None]
+"""Is given topic and payload of a message."""
 
 
 def packet(head: int, *parts: bytes) -> bytes:
@@ -39,69 +40,58 @@ def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) ->
     return packet(PUBLISH | 2 | retain, text(topic), struct.pack("!H", number), payload)
 
 
-class Peer:
-    """One connection; `messages` gives the messages that came, each of which is acknowledged."""
+class Peer(asyncio.Protocol):
+    """One connection; each message that comes is acknowledged, and then heard."""
 
-    def __init__(
-        self, address: BrokerAddress, name: str, will: tuple[str, bytes] | None = None, identity: Path | None = None
-    ) -> None:
-        self.socket = socket.create_connection((address.host, address.port), 30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if identity is not None:
-            self.socket = client_context(tls_of(identity)).wrap_socket(self.socket, server_hostname=address.host)
-        self.socket.setblocking(False)
+    def __init__(self, hear: Hear) -> None:
+        self.hear = hear
         self.read = bytearray()
-        self.unsent = bytearray()
-        self.subscribing = 0
-        flags = 2 | (0xC0 if identity is None else 0) | (0 if will is None else 0x04 | 0x08 | 0x20)
-        fields = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
-        if identity is None:
-            fields += [text(address.username or ""), text(address.password or "")]
-        self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *fields))
+        self.ended = asyncio.Event()
+        self.subscribed = asyncio.Event()
 
-    def subscribe(self, *patterns: str) -> None:
-        """Subscribe with QoS 1."""
-        self.subscribing += 1
+    async def subscribe(self, *patterns: str) -> None:
+        """Subscribe with QoS 1, and wait until the broker has done so; raises OSError when it ends the connection."""
+        self.subscribed.clear()
         self.send(packet(SUBSCRIBE, b"\0\1", *(text(pattern) + b"\1" for pattern in patterns)))
+        await self.subscribed.wait()
+        if self.ended.is_set():
+            raise OSError("the broker ended the connection")
 
     def send(self, data: bytes) -> None:
-        """Send, or keep what the socket does not take."""
-        if not self.unsent:
-            with contextlib.suppress(*LATER):
-                data = data[self.socket.send(data) :]
-        self.unsent += data
-
-    def flush(self) -> None:
-        """Send what was kept."""
-        with contextlib.suppress(*LATER):
-            while self.unsent:
-                del self.unsent[: self.socket.send(self.unsent)]
+        """Send, as soon as the connection takes it."""
+        self.transport.write(data)
 
     def close(self) -> None:
-        """End the connection."""
-        self.socket.close()
+        """End the connection without a word."""
+        self.transport.abort()
 
-    def messages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
-        with contextlib.suppress(*LATER):
-            while data := self.socket.recv(1 << 18):
-                self.read += data
-                if len(data) < 1 << 18 and not isinstance(self.socket, ssl.SSLSocket):
-                    break
-            else:
-                raise OSError("the broker ended the connection")
-        while (parsed := self._next()) is not None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to give signs of life."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        asyncio.get_running_loop().call_later(KEEPALIVE / 2, self._stay)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason is
+        """Wake who waits."""
+        self.ended.set()
+        self.subscribed.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Take the packets that are complete."""
+        self.read += data
+        while not self.transport.is_closing() and (parsed := self._next()) is not None:
             head, body = parsed
             if head == CONNACK and body[1]:
                 raise OSError(f"the broker refuses the connection: {body[1]}")
-            self.subscribing -= head == SUBACK
+            if head == SUBACK:
+                self.subscribed.set()
             if head & 0xF0 == PUBLISH:
                 end = 2 + int.from_bytes(body[:2], "big")
                 topic = body[2:end].decode()
                 if head & 0x06:
                     self.send(packet(PUBACK, body[end : end + 2]))
                     end += 2
-                yield topic, bytes(body[end:])
+                self.hear(topic, body[end:])
 
     def _next(self) -> tuple[int, bytes] | None:
         length = shift = 0
@@ -117,3 +107,22 @@ class Peer:
                 del self.read[:end]
                 return head, body
         return None
+
+    def _stay(self) -> None:
+        if not self.ended.is_set():
+            self.send(packet(PINGREQ))
+            asyncio.get_running_loop().call_later(KEEPALIVE / 2, self._stay)
+
+
+async def connect(
+    address: BrokerAddress, name: str, hear: Hear, will: tuple[str, bytes] | None = None, identity: Path | None = None
+) -> Peer:
+    """Connect as a client of this name; raises OSError when the broker is not there."""
+    loop, tls = asyncio.get_running_loop(), None if identity is None else client_context(tls_of(identity))
+    _, peer = await loop.create_connection(partial(Peer, hear), address.host, address.port, ssl=tls)
+    flags = 2 | (0xC0 if identity is None else 0) | (0 if will is None else 0x04 | 0x08 | 0x20)
+    fields = [text(each) for each in (name, *(will or ()))]
+    if identity is None:
+        fields += [text(address.username or ""), text(address.password or "")]
+    peer.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *fields))
+    return peer

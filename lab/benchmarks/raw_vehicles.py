@@ -7,15 +7,15 @@ coordinator have all the work of a large fleet, and the vehicles hardly any. `la
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-import os
-import resource
-import selectors
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from edge_agent.session.answers import answer
 from glassfleet.contract.messages import Task
 from glassfleet.data.dataset import Dataset
 from glassfleet.evaluation.scores import SCORES
-from lab.benchmarks.raw_mqtt import KEEPALIVE, PINGREQ, Peer, packet, publish
+from lab.benchmarks.raw_mqtt import Peer, connect, publish
 from schemas.envelope import Envelope
 from schemas.messages import OUTSIDE, AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
@@ -39,7 +39,7 @@ GROUPS = 8
 """Vehicles with the same number modulo this have the same rows."""
 
 AT_ONCE = 50
-"""Vehicles that connect in one step: others are heard in between, and a broker's queue of connections takes 100."""
+"""Vehicles that connect at the same time: a broker's queue of connections takes 100."""
 
 RESEND, HASTE = 20.0, 2.0
 """Seconds without a receipt after which an answer is sent again; and after which when it is asked for again."""
@@ -78,22 +78,36 @@ def signer_of(folder: Path) -> Signer:
 class Vehicle:
     """One vehicle.
 
-    `waits` are the answers without a receipt, by task: the message, and when to send it again; `accepted`, by task, is
-    when the receipt was made; `is_outside`: the run asks it no more.
+    Attributes
+    ----------
+    away : float
+        Seconds for which it stays away when its connection has ended.
+    waits : dict
+        Answers without a receipt, by task: the message, and when to send it again.
+    accepted : dict
+        When the receipt was made, by task.
+    is_outside : bool
+        The run asks it no more.
     """
 
     number: int
     peer: Peer | None = None
+    is_up: asyncio.Event = field(default_factory=asyncio.Event)
+    away: float = RECONNECT
     lives: int = 0
-    silent_since: float = field(default_factory=time.monotonic)
     message: int = 1
     waits: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     accepted: dict[str, float] = field(default_factory=dict)
     is_outside: bool = False
 
+    @property
+    def id(self) -> str:
+        """Its agent id."""
+        return name_of(self.number)
+
 
 class Vehicles:
-    """All of them.
+    """All of them. A command is a coroutine of this class.
 
     Parameters
     ----------
@@ -115,177 +129,111 @@ class Vehicles:
         self.vehicles = [Vehicle(number) for number in range(count)]
         self.identities = Path(identities)
         self.signers = [signer_of(self.identities / name_of(number)) for number in range(count) if identities]
-        self.selector = selectors.DefaultSelector()
+        self.door = asyncio.Semaphore(AT_ONCE)
         self.drop_at, self.back_after = drop_at, back_after
         self.rows = [rows_of(number) for number in range(GROUPS)]
         self.questions: list[str] = []
         self.requests: dict[bytes, Envelope] = {}
         self.templates: dict[str, list[bytes]] = {}
-        self.back: list[tuple[float, Vehicle]] = []
         self.tally: Counter[str] = Counter()
-        self.looked = time.monotonic()
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def connect(self, *, silent: bool = False) -> dict[str, Any]:
+    async def connect(self, tasks: asyncio.TaskGroup, *, silent: bool = False) -> None:
         """Let all come up; `silent`: nobody says so yet, see `announce`."""
-        begun = time.monotonic()
+        tasks.create_task(self.repeat())
         for vehicle in self.vehicles:
-            self.come_up(vehicle, silent=silent)
-            if vehicle.number % 50 == 49:
-                self.subscribed()  # the broker takes no more connections at once
-        self.subscribed()
-        return {"seconds": time.monotonic() - begun}
+            tasks.create_task(self.live(vehicle, silent=silent))
+        await self.all_up()
 
-    def announce(self) -> dict[str, Any]:
+    async def announce(self) -> None:
         """Let all say that they are up."""
-        begun = time.monotonic()
         for vehicle in self.vehicles:
-            self.say(vehicle, self.topics.agent_state(name_of(vehicle.number)), self.state(vehicle, "up"), retain=True)
-        return {"seconds": time.monotonic() - begun}
+            self.say_up(vehicle)
 
-    def floor(self, size: int) -> dict[str, Any]:
+    async def floor(self, size: int) -> None:
         """Answer whatever is asked on the floor's topic with so many bytes, at once."""
         self.floor_answer = bytes(size)
-        while self.back:
-            self.come_up(self.back.pop()[1])
-        for vehicle in self.vehicles:
-            assert vehicle.peer is not None
-            vehicle.peer.subscribe("gf/1/floor/request")
-        self.subscribed()
-        return {}
+        await self.all_up()
+        await asyncio.gather(*(each.peer.subscribe("gf/1/floor/request") for each in self.vehicles if each.peer))
 
-    def counted(self) -> dict[str, Any]:
+    async def counted(self) -> dict[str, Any]:
         """Say what was counted, and which answers still have no receipt."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        waiting = sum(len(vehicle.waits) for vehicle in self.vehicles)
-        return {**self.tally, "waiting": waiting, "processor": usage.ru_utime + usage.ru_stime}
+        return {**self.tally, "waiting": sum(len(vehicle.waits) for vehicle in self.vehicles)}
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def come_up(self, vehicle: Vehicle, *, silent: bool = False) -> None:
-        """Connect, say so unless `silent`, and ask for what concerns it."""
-        agent, topics = name_of(vehicle.number), self.topics
-        vehicle.lives += 1
-        identity = self.identities / agent if self.signers else None
-        will = (topics.agent_state(agent), self.state(vehicle, "down"))
-        vehicle.peer = peer = Peer(self.address, agent, will, identity)
-        self.selector.register(peer.socket, selectors.EVENT_READ, vehicle)
-        peer.subscribe(topics.request("+"), topics.receipt(agent))
-        if not silent:
-            self.say(vehicle, topics.agent_state(agent), self.state(vehicle, "up"), retain=True)
-        for message, _ in vehicle.waits.values():
-            peer.send(message)
-        self.watch(vehicle)
+    async def all_up(self) -> None:
+        """Wait until all are connected, and the broker has made all subscriptions."""
+        for vehicle in self.vehicles:
+            await vehicle.is_up.wait()
 
-    def leave(self, vehicle: Vehicle, back_after: float) -> None:
-        """End a connection without a word, if there is one, and come back later."""
-        if vehicle.peer is not None:
-            self.selector.unregister(vehicle.peer.socket)
-            vehicle.peer.close()
-            vehicle.peer = None
-        self.back.append((time.monotonic() + back_after, vehicle))
+    async def live(self, vehicle: Vehicle, *, silent: bool) -> None:
+        """Connect, say so unless `silent`, ask for what concerns it; and again, when the connection has ended."""
+        topics, own = self.topics, self.topics.agent_state(vehicle.id)
+        identity = self.identities / vehicle.id if self.signers else None
+        while True:
+            with contextlib.suppress(OSError):
+                async with self.door:
+                    vehicle.lives += 1
+                    will, hear = (own, self.state(vehicle, "down")), partial(self.take, vehicle)
+                    vehicle.peer = peer = await connect(self.address, vehicle.id, hear, will, identity)
+                    await peer.subscribe(topics.request("+"), topics.receipt(vehicle.id))
+                vehicle.is_up.set()
+                if not silent:
+                    self.say_up(vehicle)
+                for message, _ in vehicle.waits.values():
+                    peer.send(message)
+                await peer.ended.wait()
+            vehicle.is_up.clear()
+            await asyncio.sleep(vehicle.away)
+            silent, vehicle.away = False, RECONNECT
+
+    async def repeat(self) -> None:
+        """Send what has no receipt again, each answer when it is due."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            for vehicle in self.vehicles:
+                for digest, (message, due) in vehicle.waits.items():
+                    if due <= now and vehicle.peer is not None and vehicle.is_up.is_set():
+                        vehicle.waits[digest] = (message, now + RESEND)
+                        vehicle.peer.send(message)
+
+    def say_up(self, vehicle: Vehicle) -> None:
+        """Publish a birth certificate."""
+        self.say(vehicle, self.topics.agent_state(vehicle.id), self.state(vehicle, "up"), retain=True)
 
     def state(self, vehicle: Vehicle, status: Any) -> bytes:
         """Return a birth certificate or a last will."""
-        names = self.rows[0].features
         body = AgentState(
             status=status,
             incarnation=str(vehicle.lives),
             schemes=["frt", "tree", "fedavg_mlp"],
-            features=list(names),
+            features=list(self.rows[0].features),
             target="y",
         )
-        topic = self.topics.agent_state(name_of(vehicle.number))
-        return self.sealed(
-            vehicle, topic, Envelope(fleet=self.topics.fleet, body=body, agent=name_of(vehicle.number)).to_bytes()
-        )
+        payload = Envelope(fleet=self.topics.fleet, body=body, agent=vehicle.id).to_bytes()
+        return self.sealed(vehicle, self.topics.agent_state(vehicle.id), payload)
 
     def sealed(self, vehicle: Vehicle, topic: str, payload: bytes) -> bytes:
         """Return a message as it is sent, with the vehicle's seal if they sign."""
         return self.signers[vehicle.number].seal(topic, payload) if self.signers else payload
 
-    def say(self, vehicle: Vehicle, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish."""
+    def say(self, vehicle: Vehicle, topic: str, payload: bytes, *, retain: bool = False) -> bytes:
+        """Publish; return the packet."""
         assert vehicle.peer is not None
         vehicle.message = vehicle.message % 65_000 + 1
-        vehicle.peer.send(publish(topic, payload, vehicle.message, retain=retain))
+        message = publish(topic, payload, vehicle.message, retain=retain)
+        vehicle.peer.send(message)
         self.tally["bytes.up"] += len(payload)
-        self.watch(vehicle)
-
-    def subscribed(self) -> None:
-        """Wait until the broker has made all subscriptions."""
-        while any(vehicle.peer is not None and vehicle.peer.subscribing for vehicle in self.vehicles):
-            self.step(0.1)
-
-    def watch(self, vehicle: Vehicle) -> None:
-        """Wait until the socket takes more, when it has not taken all."""
-        peer = vehicle.peer
-        if peer is not None:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
-            if self.selector.get_key(peer.socket).events != events:
-                self.selector.modify(peer.socket, events, vehicle)
-
-    def step(self, timeout: float) -> bool:
-        """Take what has come; whether a command is among it."""
-        is_told, begun = False, time.monotonic()
-        is_due = any(at <= begun for at, _ in self.back)
-        for key, mask in self.selector.select(0 if is_due else timeout):
-            vehicle = key.data
-            is_told |= vehicle is None
-            if vehicle is None or vehicle.peer is None:
-                continue
-            try:
-                if mask & selectors.EVENT_WRITE:
-                    vehicle.peer.flush()
-                if mask & selectors.EVENT_READ:
-                    self.read(vehicle, vehicle.peer)
-                self.watch(vehicle)
-            except OSError:
-                self.tally["connections lost"] += 1
-                self.leave(vehicle, RECONNECT)
-        now = time.monotonic()
-        due = [each for each in self.back if each[0] <= now]
-        self.back = due[AT_ONCE:] + [each for each in self.back if each[0] > now]
-        for _, vehicle in due[:AT_ONCE]:
-            try:
-                self.come_up(vehicle)
-            except OSError:
-                self.leave(vehicle, RECONNECT)
-        if now - self.looked > 1.0:
-            self.looked = now
-            self.repeat(now)
-        return is_told
-
-    def read(self, vehicle: Vehicle, peer: Peer) -> None:
-        """Take the messages of one vehicle."""
-        for topic, payload in peer.messages():
-            self.tally["bytes.down"] += len(payload)
-            self.take(vehicle, topic, payload)
-            if vehicle.peer is not peer:
-                return
-
-    def repeat(self, now: float) -> None:
-        """Give a sign of life, and send what has no receipt again."""
-        for vehicle in self.vehicles:
-            if vehicle.peer is None:
-                continue
-            again = [packet(PINGREQ)] if vehicle.silent_since < now - KEEPALIVE / 2 else []
-            for digest, (message, due) in list(vehicle.waits.items()):
-                if due <= now:
-                    self.tally["resent"] += 1
-                    vehicle.waits[digest] = (message, now + RESEND)
-                    again.append(message)
-            if again:
-                vehicle.silent_since = now
-                with contextlib.suppress(OSError):  # noticed when it is read
-                    vehicle.peer.send(b"".join(again))
-                self.watch(vehicle)
+        return message
 
     def take(self, vehicle: Vehicle, topic: str, payload: bytes) -> None:
         """Take a message."""
+        self.tally["bytes.down"] += len(payload)
         if topic == "gf/1/floor/request":
-            self.say(vehicle, f"gf/1/floor/agent/{name_of(vehicle.number)}/answer", self.floor_answer)
+            self.say(vehicle, f"gf/1/floor/agent/{vehicle.id}/answer", self.floor_answer)
         elif topic.endswith("/receipt"):
             self.receipt(vehicle, payload)
         elif payload:
@@ -301,7 +249,6 @@ class Vehicles:
         body = envelope.body
         assert isinstance(body, Receipt)
         vehicle.is_outside |= body.reason in OUTSIDE
-        self.tally[f"receipts.{body.outcome}"] += 1
         vehicle.waits.pop(body.task_digest, None)
         if body.outcome == "accepted":
             # A broker that went may bring one receipt twice.
@@ -343,24 +290,24 @@ class Vehicles:
         """Answer, vanish, or do nothing."""
         request = envelope.body
         assert isinstance(request, Request)
-        agent, digest = name_of(vehicle.number), request.task_digest
-        is_asked = not vehicle.is_outside and _asks(request, agent)
+        digest = request.task_digest
+        is_asked = not vehicle.is_outside and _asks(request, vehicle.id)
         if digest in vehicle.waits:
             message, due = vehicle.waits[digest]
             vehicle.waits[digest] = (message, min(due, time.monotonic() + HASTE))
         if not is_asked or digest in vehicle.accepted or digest in vehicle.waits:
             return
         if len(self.questions) == self.drop_at and vehicle.number % 3 == 0 and vehicle.lives == 1:
-            self.tally["vanished"] += 1
-            self.leave(vehicle, self.back_after)
+            assert vehicle.peer is not None
+            vehicle.away = self.back_after
+            vehicle.peer.close()
             return
-        payload = self.templates[digest][vehicle.number % GROUPS].replace(b"v-----", agent.encode(), 1)
-        topic = self.topics.contribution(agent)
+        payload = self.templates[digest][vehicle.number % GROUPS].replace(b"v-----", vehicle.id.encode(), 1)
+        topic = self.topics.contribution(vehicle.id)
         payload = self.sealed(vehicle, topic, payload)
         self.tally["answers"] += 1
         self.tally["answer.bytes"] = len(payload)
-        self.say(vehicle, topic, payload)
-        vehicle.waits[digest] = (publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
+        vehicle.waits[digest] = (self.say(vehicle, topic, payload), time.monotonic() + RESEND)
 
 
 def _newest(known: dict[K, V]) -> dict[K, V]:
@@ -374,20 +321,19 @@ def _asks(request: Request, agent: str) -> bool:
     return request.sample is None or request.sample.asks(agent)
 
 
-def main() -> None:
+async def main() -> None:
     """Serve commands until the standard input ends."""
-    # Without a buffer: a line that is read ahead would wake nobody.
-    with os.fdopen(sys.stdin.fileno(), "rb", buffering=0) as commands:
-        vehicles = Vehicles(**json.loads(commands.readline()))
-        vehicles.selector.register(commands, selectors.EVENT_READ, None)
-        while True:
-            if vehicles.step(0.5):
-                line = commands.readline()
-                if not line:
-                    return
-                command = json.loads(line)
-                print(json.dumps({"result": getattr(vehicles, command.pop("do"))(**command)}), flush=True)
+    vehicles = Vehicles(**json.loads(sys.stdin.readline()))
+    async with asyncio.TaskGroup() as tasks:
+        commands: dict[str, Callable[..., Any]] = {
+            "connect": partial(vehicles.connect, tasks),
+            **{each.__name__: each for each in (vehicles.announce, vehicles.floor, vehicles.counted)},
+        }
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            command = json.loads(line)
+            print(json.dumps({"result": await commands[command.pop("do")](**command)}), flush=True)
+        sys.exit()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -28,8 +28,8 @@ from lab.benchmarks.measure import (
     coordinator_process,
     cpu_seconds,
     made_up,
-    memory,
     print_table,
+    resident,
     timed,
     unit_domain,
     wait,
@@ -53,7 +53,7 @@ def write_rows(path: Path) -> None:
 
 
 def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
-    """Yield each stage of a run as it is reached: its name, what `memory` says, seconds of processor."""
+    """Yield each stage of a run as it is reached: its name, what `resident` says, seconds of processor."""
     write_rows(folder / "rows.csv")
     broker = launch("auto", state_dir=folder / "broker")
     arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
@@ -65,7 +65,7 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
             agent = processes.add("v1", arguments, {"GLASSFLEET_BROKER": broker.url})
             agent.start()
             wait(lambda: api.get("/api/agents"), 0.02)
-            yield "data read, connected", *memory(agent.pid), cpu_seconds(agent.pid)
+            yield "data read, connected", *resident(agent.pid), cpu_seconds(agent.pid)
             wanted = {"scheme": "tree", "model": "m", "parameters": {"min_rows": 1}}
             wanted["rounds"] = {"min_agents": 1}
             run, shown = api.post("/api/runs", wanted)["run"], 0
@@ -73,14 +73,14 @@ def stages(folder: Path) -> Iterator[tuple[str, float, float, float, float]]:
                 for each in status["rounds"][shown:]:
                     shown += 1
                     what = f"round {shown} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms"
-                    yield what, *memory(agent.pid), cpu_seconds(agent.pid)
+                    yield what, *resident(agent.pid), cpu_seconds(agent.pid)
             wait(lambda: api.get("/api/models/m/1/evaluations"), 0.02)
-            yield "own model learned, both scored", *memory(agent.pid), cpu_seconds(agent.pid)
+            yield "own model learned, both scored", *resident(agent.pid), cpu_seconds(agent.pid)
     finally:
         broker.stop()
 
 
-def memory_of_stages() -> None:
+def memory() -> None:
     """Print the memory of an agent, stage by stage."""
     with tempfile.TemporaryDirectory() as folder:
         lines = [(stage, *(f"{each:.1f}" for each in most)) for stage, *most in stages(Path(folder))]

@@ -147,7 +147,8 @@ def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
     played.broker_died += fleet.revive_broker(patience)
     fleet.end(agents, _ENDING)
-    for name in reversed(fleet.coordinators):  # who stands by first: it would take the other's place
+    # Who stands by first: it would take the other's place.
+    for name in sorted(fleet.coordinators, key=lambda each: each == fleet.leader):
         fleet.end([name], _ENDING)
     played.broker_died += fleet.start_broker()
     retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)
@@ -179,13 +180,15 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
     try:
         counted = _read_journal(journal, evidence.runs, findings)
         _check_models(journal, files, findings)
-        _check_sums(journal, evidence.runs, findings)
+        engine = Engine(fleet=FLEET)
+        opened = {run: breaches.summed_over(engine, list(journal.records(run))) for run in evidence.runs}
         # Not the newest versions: the gate may have left one a candidate.
         aliases = Aliases(time.monotonic, time.time)
         aliases.apply(journal.decisions())
         pointers = {each.name: (each.version, each.digest) for each in aliases.current.values()}
     finally:
         journal.close()
+    findings.exposed, findings.again = breaches.exposed(opened), breaches.again(opened)
     _check_retained(evidence.retained, pointers, findings)
     _read_logs(evidence, counted, findings)
     if evidence.trust is not None:
@@ -334,13 +337,6 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
         own = sum(sources[name].rows for name in record.cohort)
         if record.training.rows != own:
             findings.double_counted.append(f"{run['run']}: {record.training.rows} rows; the cohort has {own}")
-
-
-def _check_sums(journal: SqlJournal, runs: Sequence[str], findings: Findings) -> None:
-    engine = Engine(fleet=FLEET)
-    opened = {run: breaches.summed_over(engine, list(journal.records(run))) for run in runs}
-    findings.exposed += breaches.exposed(opened)
-    findings.again = breaches.again(opened)
 
 
 # Logs

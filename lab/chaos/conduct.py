@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import sched
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -135,13 +135,12 @@ class _Conductor:
         self.settings, self.fleet, self.work, self.say = settings, fleet, work, work.say
         self.played = Played(recoveries=fleet.recoveries, broker_kind=fleet.broker.kind)
         self._http = httpx.Client(timeout=0.5, trust_env=False)
-        self._actions: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = 0
-        self._busy: dict[str, int] = {}
+        self._agenda = sched.scheduler(time.monotonic)
+        self._busy: set[str] = set()
         self._expected: dict[str, float] = {}
         self._run = ""
         self._run_began = 0.0
-        self._status: dict[str, Any] | None = None
+        self._status: dict[str, Any] = {}
         self._token = ""
         self._remaining = list(settings.schedule)
 
@@ -158,7 +157,7 @@ class _Conductor:
         self.say(f"{agents} agents, {coordinators} and broker ({self.fleet.broker.kind}) are up")
         remaining = self._remaining
         not_before, waiting_since = 0.0, time.monotonic()
-        while remaining or self._actions or self._expected:
+        while remaining or self._expected or not self._agenda.empty():
             self._step()
             now = time.monotonic()
             if not remaining or now < not_before:
@@ -180,8 +179,7 @@ class _Conductor:
     def _step(self) -> None:
         time.sleep(POLL)
         now = time.monotonic()
-        while self._actions and self._actions[0][0] <= now:
-            heapq.heappop(self._actions)[2]()
+        self._agenda.run(blocking=False)
         if BROKER not in self._busy:
             # It is not ours, and any process may die: what must hold must hold then, too. But it is told.
             self.played.broker_died += self.fleet.start_broker()
@@ -199,8 +197,8 @@ class _Conductor:
             self._start_run()
 
     def _look(self) -> None:
-        self._status = None
-        coordinator = self.fleet.processes[COORDINATOR]
+        self._status = {}
+        coordinator = self.fleet.processes[self.fleet.leader]
         if not self._run or coordinator.is_frozen or not coordinator.is_running:
             return
         try:
@@ -240,17 +238,13 @@ class _Conductor:
 
     def _send_somebody_away(self) -> None:
         """Let the run wait for an agent, so that it can be met while it gathers: otherwise that takes milliseconds."""
-        target = self._remaining[0].target
+        target = self.fleet.named(self._remaining[0].target)
         for name in self.settings.files:
             if name != target and not self._busy and self.fleet.processes[name].is_running:
                 self.fleet.end([name])
-                self._busy[name] = 0
-                self._later(_AWAY, partial(self._bring_back, name))
+                self._busy.add(name)
+                self._agenda.enter(_AWAY, 0, self._end, (name, partial(self.fleet.start, name)))
                 return
-
-    def _bring_back(self, name: str) -> None:
-        self.fleet.start(name)
-        self._busy.pop(name, None)
 
     def _ended(self, name: str) -> None:
         """Handle a process that is gone: as asked, or by itself."""
@@ -266,51 +260,48 @@ class _Conductor:
     # Faults
 
     def _is_free(self, fault: Fault) -> bool:
-        return fault.target not in self._busy and not (fault.target == EVERYONE and self._busy)
+        return self.fleet.named(fault.target) not in self._busy and not (fault.target == EVERYONE and self._busy)
 
     def _matches(self, fault: Fault) -> bool:
-        status = self._status or {"phase": "", "open": None}
-        is_met = status["phase"] == fault.state and fault.answers <= (status["open"] or {}).get("accepted", 0)
-        return fault.state == "any" or bool(is_met)
+        is_met = self._status.get("phase") == fault.state and fault.answers <= self._accepted
+        return fault.state == "any" or is_met
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._order += 1
-        heapq.heappush(self._actions, (time.monotonic() + seconds, self._order, action))
+    @property
+    def _accepted(self) -> int:
+        """Answers in the open round."""
+        return int((self._status.get("open") or {}).get("accepted", 0))
 
     def _inject(self, fault: Fault) -> None:
-        status = self._status or {}
         met = {
             "run": self._run,
-            "phase": status.get("phase", self._without_status()),
-            "round": len(status.get("rounds", ())) + 1,
-            "accepted": (status.get("open") or {}).get("accepted", 0),
+            "phase": self._status.get("phase", self._without_status()),
+            "round": len(self._status.get("rounds", ())) + 1,
+            "accepted": self._accepted,
         }
         self.played.injected.append({**asdict(fault), "met": met})
         self.work(f"{fault.number:4d} {fault.kind} {fault.target} in {met['phase']} ({fault.lasts:g} s)")
-        self._busy[fault.target] = fault.number
-        undo = self._do(fault)
+        name = self.fleet.named(fault.target)
+        self._busy.add(name)
+        self._agenda.enter(fault.lasts, 0, self._end, (name, self._do(fault, name)))
 
-        def end() -> None:
-            if fault.kind.endswith("-crash") and fault.target in self._expected:
-                self._later(0.05, end)  # it has not come to the place where it crashes
-                return
-            if fault.kind in ("coordinator-kill", "coordinator-crash") and not self.fleet.is_led:
-                self._later(0.05, end)  # a stand-by is about to take its place, and its name
-                return
-            undo()
-            self._busy.pop(fault.target, None)
-
-        self._later(fault.lasts, end)
+    def _end(self, name: str, undo: Callable[[], object]) -> None:
+        """Let what was done to a process have an end."""
+        if name in self._expected:
+            # It has not come to the place where it crashes.
+            self._agenda.enter(0.05, 0, self._end, (name, undo))
+            return
+        undo()
+        self._busy.discard(name)
 
     def _without_status(self) -> str:
         if not self._run:
             return "between runs"
-        away = self.fleet.processes[COORDINATOR].is_frozen or COORDINATOR not in self.fleet.working
+        away = self.fleet.processes[self.fleet.leader].is_frozen or self.fleet.leader not in self.fleet.working
         return "coordinator away" if away else "unseen"
 
-    def _do(self, fault: Fault) -> Callable[[], object]:  # noqa: C901 - a table of kinds
-        """Inject; return what undoes it."""
-        fleet, name = self.fleet, fault.target
+    def _do(self, fault: Fault, name: str) -> Callable[[], object]:  # noqa: C901 - a table of kinds
+        """Do it to the process of this name; return what undoes it."""
+        fleet = self.fleet
         mischief = [file for who, file in fleet.mischief.items() if name in (who, EVERYONE)]
         match fault.kind:
             case "broker-kill":
@@ -321,11 +312,11 @@ class _Conductor:
                 return fleet.start_broker
             case "coordinator-kill" | "standby-kill" | "agent-kill":
                 fleet.kill(name)
-                return lambda: self._start_again(name)
+                return lambda: fleet.start(name)
             case "coordinator-crash" | "agent-crash":
                 self._expected[name] = time.monotonic() + CRASH_PATIENCE
                 mischief[0].change(crash_at=fault.count, crash_topic=fault.topic)
-                return lambda: self._start_again(name)
+                return lambda: fleet.start(name)
             case "coordinator-freeze" | "standby-freeze" | "agent-freeze" | "broker-freeze":
                 fleet.freeze(name)
                 return lambda: fleet.thaw(name)
@@ -352,12 +343,6 @@ class _Conductor:
 
         return stop
 
-    def _start_again(self, name: str) -> None:
-        """Start a process that was killed; of two coordinators whichever does not run, unless it was killed since."""
-        for each in self.fleet.coordinators if name in self.fleet.coordinators else (name,):
-            if each == name or each not in self._busy:
-                self.fleet.start(each)
-
     def _change_certificates(self, fault: Fault) -> Callable[[], None]:
         """Renew or revoke; return what undoes it."""
         fleet, name, office = self.fleet, fault.target, self.fleet.office
@@ -375,11 +360,11 @@ class _Conductor:
             if name in office.revoked and COORDINATOR not in self._busy:
                 stolen.begins = fleet.processes[COORDINATOR].log_size()
             elif name in office.revoked:
-                self._later(GRACE, shut_out)
+                self._agenda.enter(GRACE, 0, shut_out)
 
         def admit() -> None:
             stolen.ends = fleet.processes[COORDINATOR].log_size()
             office.admit(name)
 
-        self._later(GRACE, shut_out)
+        self._agenda.enter(GRACE, 0, shut_out)
         return admit

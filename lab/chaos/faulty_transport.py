@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from broker.port import Handlers, Message, Transport
 from schemas.log import Log
@@ -97,18 +98,13 @@ class MischiefFile:
             self._now = Mischief()
         return self._now
 
-    def write(self, mischief: Mischief) -> None:
-        """Replace the file, all at once: a reader sees the old one or the new one."""
-        beside = self._path.with_suffix(".new")
-        beside.write_text(json.dumps(asdict(mischief)), encoding="utf-8")
+    def change(self, **changes: float | str) -> None:
+        """Replace the file by one with other values, under the next serial; a reader sees one of the two, whole."""
+        self._looked = float("-inf")
+        now, beside = asdict(self.read()), self._path.with_suffix(".new")
+        beside.write_text(json.dumps({**now, **changes, "serial": now["serial"] + 1}), encoding="utf-8")
         beside.replace(self._path)
         self._looked = float("-inf")
-
-    def change(self, **changes: float | str) -> None:
-        """Write the present mischief with some attributes changed, under the next serial."""
-        self._looked = float("-inf")
-        now = self.read()
-        self.write(replace(now, serial=now.serial + 1, **changes))  # type: ignore[arg-type]
 
 
 class FaultyTransport:
@@ -132,13 +128,7 @@ class FaultyTransport:
 
     def start(self, handlers: Handlers) -> None:
         """Begin connecting."""
-        self._inner.start(
-            Handlers(
-                message=lambda message: self._arrived(message, handlers.message),
-                connected=handlers.connected,
-                disconnected=handlers.disconnected,
-            )
-        )
+        self._inner.start(replace(handlers, message=lambda message: self._arrived(message, handlers.message)))
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Queue a message, unless something is to go wrong with it."""
@@ -154,14 +144,6 @@ class FaultyTransport:
 
             self._pass("up", topic, send, mischief, spare=retain or topic.endswith("/state"))
 
-    def subscribe(self, pattern: str) -> None:
-        """Subscribe."""
-        self._inner.subscribe(pattern)
-
-    def unsubscribe(self, pattern: str) -> None:
-        """End a subscription."""
-        self._inner.unsubscribe(pattern)
-
     def flush(self, timeout: float) -> bool:
         """Wait until all is acknowledged."""
         with self._lock:
@@ -175,15 +157,9 @@ class FaultyTransport:
             self._held = {"up": [], "down": []}
         self._inner.stop()
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether a connection stands now."""
-        return self._inner.is_connected
-
-    @property
-    def max_message_bytes(self) -> int:
-        """Largest payload."""
-        return self._inner.max_message_bytes
+    def __getattr__(self, name: str) -> Any:
+        """Be the other one in all else."""
+        return getattr(self._inner, name)
 
     # Inside
 

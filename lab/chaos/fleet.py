@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
 from lab.chaos.proxy import Proxy
 from lab.chaos.schedule import BROKER, COORDINATOR, STANDBY
-from lab.processes import Process, ProcessFleet, read_lines
+from lab.processes import ProcessFleet, read_lines
 from schemas.errors import RunFailedError
 
 _CONNECTED = '"event": "connected"'
@@ -52,8 +51,12 @@ class Fleet:
         ``max_message_bytes`` of coordinator and agents.
     modes : collection of str
         ``secure``: mutual TLS, everybody with an identity, every message signed; needs Mosquitto. ``standby``: two
-        coordinators on one journal. `COORDINATOR` is always the one that leads, and `STANDBY` the other: when that
-        one leads, they change names. ``workers``: the coordinator has two intake workers.
+        coordinators on one journal. ``workers``: the coordinator has two intake workers.
+
+    Attributes
+    ----------
+    leader : str
+        Which coordinator leads, or did last, as far as `watch` has seen.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Fleet:
         self.work = work
         self.coordinators = (COORDINATOR, STANDBY) if "standby" in modes else (COORDINATOR,)
         self.recoveries: dict[str, list[float]] = {"coordinator": [], "take-over": [], "agent": [], "broker": []}
+        self.leader = COORDINATOR
         self._lost_at = 0.0
         self._is_taken_over = False
         self.processes = ProcessFleet(work / "logs")
@@ -112,12 +116,13 @@ class Fleet:
     @property
     def api_url(self) -> str:
         """Where the API of the coordinator is that leads."""
-        return f"http://127.0.0.1:{self._api_ports[COORDINATOR]}"
+        return f"http://127.0.0.1:{self._api_ports[self.leader]}"
 
-    @property
-    def is_led(self) -> bool:
-        """Whether a coordinator has the journal, or none is left that could take it by itself."""
-        return self._leads(COORDINATOR) or not any(self.processes[name].is_running for name in self.coordinators)
+    def named(self, target: str) -> str:
+        """Return the process that a fault is meant for: which coordinator leads now, and which stands by."""
+        if target not in (COORDINATOR, STANDBY) or len(self.coordinators) == 1:
+            return target
+        return next(name for name in self.coordinators if (name == self.leader) == (target == COORDINATOR))
 
     # One process
 
@@ -134,7 +139,7 @@ class Fleet:
     def kill(self, name: str) -> None:
         """SIGKILL."""
         self.processes[name].kill()
-        if name == COORDINATOR:
+        if name == self.leader:
             self._lost_at = time.monotonic()
         self.working.discard(name)
 
@@ -154,7 +159,7 @@ class Fleet:
 
     def signal_worker(self, worker: int, number: int) -> None:
         """Send a signal to an intake worker of the coordinator, from 1, if there is one now."""
-        process = self.processes[COORDINATOR]
+        process = self.processes[self.leader]
         lines = read_lines(process.log, process.began)
         pids = [each["pid"] for each in lines if each.get("event") == STARTED and each["worker"] == worker]
         ended = [each["pid"] for each in lines if each.get("event") == ENDED]
@@ -190,46 +195,32 @@ class Fleet:
 
     def watch(self) -> list[str]:
         """Look for processes that work again, and return the names of those that ended by themselves."""
-        self._change_names()
         ended = []
         for name, process in self.processes.items():
             if process.has_ended:
                 self.working.discard(name)
                 ended.append(name)
-                if name == COORDINATOR:
+                if name == self.leader:
                     self._lost_at = time.monotonic()
             elif process.is_running and name not in self.working and self._works(name):
                 self.working.add(name)
-                self._recovered(name, process)
+                if name == self.leader and self._is_taken_over:
+                    self._is_taken_over = False
+                    self.recoveries["take-over"].append(time.monotonic() - self._lost_at)
+                elif process.lives > 1 and name != self.named(STANDBY):
+                    kind = COORDINATOR if name == self.leader else "agent"
+                    self.recoveries[kind].append(time.monotonic() - process.started_at)
+        for name in self.coordinators:
+            if self._leads(name) and not self._leads(self.leader):
+                self.leader, self._is_taken_over = name, self._lost_at > 0
+                self.working.difference_update(self.coordinators)
         return ended
 
     def _works(self, name: str) -> bool:
-        return (_STANDS_BY if name == STANDBY else _CONNECTED) in self.processes[name].logged()
-
-    def _recovered(self, name: str, process: Process) -> None:
-        if name == COORDINATOR and self._is_taken_over:
-            self._is_taken_over = False
-            self.recoveries["take-over"].append(time.monotonic() - self._lost_at)
-        elif process.lives > 1 and name != STANDBY:
-            kind = COORDINATOR if name == COORDINATOR else "agent"
-            self.recoveries[kind].append(time.monotonic() - process.started_at)
+        return (_STANDS_BY if name == self.named(STANDBY) else _CONNECTED) in self.processes[name].logged()
 
     def _leads(self, name: str) -> bool:
         return self.processes[name].is_running and _LEADS in self.processes[name].logged()
-
-    def _change_names(self) -> None:
-        """Let the stand-by be called the coordinator when it leads."""
-        if STANDBY not in self.coordinators or not self._leads(STANDBY):
-            return
-        former = self.processes[COORDINATOR]
-        if former.has_ended or self._leads(COORDINATOR):
-            return  # the end of the former one is looked at first
-        named: tuple[dict[str, Any], ...] = (self.processes, self.mischief, self._api_ports)
-        for each in named:
-            each[COORDINATOR], each[STANDBY] = each[STANDBY], each[COORDINATOR]
-        self.proxy.exchange(COORDINATOR, STANDBY)
-        self.working -= {COORDINATOR, STANDBY}
-        self._is_taken_over = former.lives > 0 and self._lost_at > 0
 
     def wait_until_all_work(self, patience: float) -> None:
         """Return when every process is connected; raises RunFailedError with the last words of one that is not."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 _CHUNK = 64 * 1024
@@ -16,8 +16,6 @@ _CHUNK = 64 * 1024
 class _Road:
     """One process's way to the broker."""
 
-    server: asyncio.Server | None = None
-    port: int = 0
     is_cut: bool = False
     delay: float = 0.0
     open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,7 +37,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._roads: dict[str, _Road] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
         self._thread.start()
@@ -50,11 +48,9 @@ class Proxy:
         async def begin() -> int:
             road = self._roads[name] = _Road()
             road.open.set()
-            road.server = await asyncio.start_server(
-                lambda reader, writer: self._carry(road, reader, writer), "127.0.0.1", 0
-            )
-            road.port = road.server.sockets[0].getsockname()[1]
-            return road.port
+            server = await asyncio.start_server(partial(self._carry, road), "127.0.0.1", 0)
+            self._servers.append(server)
+            return int(server.sockets[0].getsockname()[1])
 
         return int(self._ask(begin()))
 
@@ -65,8 +61,8 @@ class Proxy:
         ----------
         name : str
         how : {"cut", "stall", "delay"}
-            Close the connections and refuse new ones; let nothing pass, and tell neither end; make every chunk `delay`
-            seconds late, in both directions.
+            Close the connections and refuse new ones; let nothing pass, and tell neither end; let every chunk, in both
+            directions, wait for `delay` seconds, and what comes meanwhile behind it.
         delay : float
         """
 
@@ -77,7 +73,7 @@ class Proxy:
                 road.open.clear()
             if how == "cut":
                 road.is_cut = True
-                for writer in list(road.writers):
+                for writer in road.writers:
                     writer.transport.abort()
 
         self._ask(act())
@@ -88,24 +84,18 @@ class Proxy:
         road.is_cut, road.delay = False, 0.0
         self._loop.call_soon_threadsafe(road.open.set)
 
-    def exchange(self, one: str, other: str) -> None:
-        """Let two processes have each other's names; each keeps its road."""
-        self._roads[one], self._roads[other] = self._roads[other], self._roads[one]
-
     def close(self) -> None:
         """End the proxy. Idempotent."""
         if self._loop.is_closed():
             return
 
         async def end() -> None:
-            for road in self._roads.values():
-                if road.server is not None:
-                    road.server.close()
-                for writer in list(road.writers):
-                    writer.transport.abort()
-            for task in list(self._tasks):
+            for server in self._servers:
+                server.close()
+            carried = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in carried:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*carried, return_exceptions=True)
 
         self._ask(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -118,60 +108,28 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10.0)
 
     async def _carry(self, road: _Road, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+        ends = [writer]
         road.writers.add(writer)
-        beyond: asyncio.StreamWriter | None = None
         try:
-            if road.is_cut:
-                return
-            back, beyond = await asyncio.open_connection(*self._target)
-            road.writers.add(beyond)
-            ways = [asyncio.ensure_future(self._way(road, reader, beyond)),
-                    asyncio.ensure_future(self._way(road, back, writer))]  # fmt: skip
-            try:
-                # One direction ending ends both: MQTT knows no half-closed connections.
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
+            if not road.is_cut:
+                back, beyond = await asyncio.open_connection(*self._target)
+                ends.append(beyond)
+                road.writers.add(beyond)
+                await asyncio.gather(self._way(road, reader, beyond), self._way(road, back, writer))
         except OSError:
-            pass  # the broker is not there: the process sees its connection closed
+            pass  # the broker is not there, or an end is gone: the process sees its connection closed
         finally:
-            for end in (writer, beyond):
-                if end is not None:
-                    road.writers.discard(end)
-                    end.transport.abort()
-            self._tasks.discard(task)
+            road.writers.difference_update(ends)
+            for end in ends:
+                end.transport.abort()
 
-    async def _way(self, road: _Road, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(256)
-        loop = asyncio.get_running_loop()
-
-        async def deliver() -> None:
-            while True:
-                due, chunk = await chunks.get()
-                if (wait := due - loop.time()) > 0:
-                    await asyncio.sleep(wait)
-                await road.open.wait()
-                if not chunk:
-                    return
-                writer.write(chunk)
-                await writer.drain()
-
-        carrier = asyncio.ensure_future(deliver())
-        try:
-            while not carrier.done():
-                chunk = await reader.read(_CHUNK)
-                await chunks.put((loop.time() + road.delay, chunk))
-                if not chunk:
-                    await carrier
-                    return
-        except OSError:
-            pass
-        finally:
-            carrier.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError):
-                await carrier
+    @staticmethod
+    async def _way(road: _Road, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(_CHUNK):
+            await asyncio.sleep(road.delay)
+            await road.open.wait()
+            writer.write(chunk)
+            await writer.drain()
+        await road.open.wait()
+        # One direction ending ends both: MQTT knows no half-closed connections.
+        writer.transport.abort()

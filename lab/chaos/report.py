@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,16 +27,11 @@ def document(
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
     equal = [run["equal"] for run in findings.runs if run.get("equal") is not None]
-    seed, faults, vehicles, private = (
-        settings.seed,
-        len(settings.schedule),
-        len(settings.files),
-        "private" in settings.modes,
-    )
+    faults, vehicles, private = len(settings.schedule), len(settings.files), "private" in settings.modes
     modes = "".join(f" --{mode}" for mode in MODES if mode in settings.modes)
     return {
-        "seed": seed,
-        "replay": f"glassfleet lab chaos --faults {faults} --seed {seed} --vehicles {vehicles}{modes}",
+        "seed": settings.seed,
+        "replay": f"glassfleet lab chaos --faults {faults} --seed {settings.seed} --vehicles {vehicles}{modes}",
         "broker": played.broker_kind,
         "private": private,
         "vehicles": vehicles,
@@ -112,14 +107,14 @@ def percentiles(values: Sequence[float]) -> dict[str, float | int | None]:
     return {"count": len(values), **{name: round(value, 3) for name, value in each.items()}}
 
 
-def lines(report: dict[str, Any]) -> list[str]:
-    """Return the report as a page for people."""
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the report as a page for people."""
     contributions, runs, digests, faults = (report[each] for each in ("contributions", "runs", "digests", "faults"))
 
     def counts(numbers: Mapping[str, int], between: str = " ") -> str:
         return ", ".join(f"{count}{between}{what}" for what, count in numbers.items())
 
-    page = [
+    yield from (
         f"faults         {faults['injected']} in {report['seconds']:g} s (broker: {report['broker']}): "
         + counts(faults["by_kind"]),
         f"               {counts(faults['by_state'], ' in ')}",
@@ -130,29 +125,28 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"               {contributions['lost']} lost, {contributions['double_counted']} counted twice",
         f"messages       {counts(report['messages']) or 'untouched'}",
         f"digests        {digests['equal']} of {digests['compared']} equal the central model of their cohort",
-    ]
+    )
     if (security := report["security"]) is not None:
-        page.append(
+        yield (
             f"shut out       {security['revoked']} revoked vehicles, {security['watched']} of them watched meanwhile; "
             f"{security['refused_by_broker']} stolen identities refused; messages refused: "
             + (counts(security["refused"]) or "none")
         )
     for kind, values in report["recovery_seconds"].items():
         if values["count"]:
-            page.append(
+            yield (
                 f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} times, "
                 f"from the {'kill' if kind == 'take-over' else 'start after a kill'} until connected)"
             )
     if runs["over_the_same_rows"]:
-        page.append(f"the same rows  {runs['over_the_same_rows']} private runs over rows of which sums were known")
+        yield f"the same rows  {runs['over_the_same_rows']} private runs over rows of which sums were known"
     if report["broker_died_by_itself"]:
-        page.append(f"broker         died {report['broker_died_by_itself']} times by itself, and was started again")
+        yield f"broker         died {report['broker_died_by_itself']} times by itself, and was started again"
     for name in FAULTS_OF:
-        page += [f"FOUND          {name}: {finding}" for finding in report["findings"][name]]
-    page += [f"FOUND          died: {words}" for words in report["died_by_themselves"]]
+        yield from (f"FOUND          {name}: {finding}" for finding in report["findings"][name])
+    yield from (f"FOUND          died: {words}" for words in report["died_by_themselves"])
     for run in runs["failed"]:
         word = "too few" if report["private"] and _too_few(run) else "FOUND"
-        page.append(f"{word:15}{run['run']}: {run['outcome']} {run['reason']}")
-    page += [f"FOUND          {run} has no end" for run in runs["hung"]]
-    page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")
-    return page
+        yield f"{word:15}{run['run']}: {run['outcome']} {run['reason']}"
+    yield from (f"FOUND          {run} has no end" for run in runs["hung"])
+    yield "all held" if report["ok"] else f"something did not hold; replay: {report['replay']}"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 COORDINATOR, STANDBY, WORKER, BROKER, EVERYONE = "coordinator", "standby", "worker", "broker", "everyone"
-"""Of two coordinators the first name is always that of the one that leads."""
+"""What faults are done to; of two coordinators the first is the one that leads then, and the second the other."""
 
 STATES = ("gathering", "domain", "recruiting", "learning")
 """The engine's states in which a run can be found. What lies between two of them is met by `crash`: see below."""

@@ -1,4 +1,4 @@
-"""What a conforming agent does, one function for each: it returns faults, and notes of what was left out."""
+"""What a conforming agent does, one function for each, which yields faults."""
 
 from __future__ import annotations
 
@@ -17,43 +17,12 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, columns_of, in_run, same_bytes
+from lab.conformance.examiner import PATIENCE, SILENCE, Examiner, Heard, LeftOutError, Run, in_run, same_bytes
 from lab.conformance.private import private
 from lab.conformance.questions import Question, answer, difference, questions
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, ContributionBody, Outcome, Refusal, Request
 from schemas.rounds import place_in_sample
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run, in which the agent is asked."""
-
-    examiner: Examiner
-    id: str
-
-    def ask(self, task: Task, whom: dict[str, Any] | None = None, **how: int) -> str:
-        """Open a round; return the digest of the task."""
-        return self.examiner.ask(self.id, in_run(task, self.id), whom=whom, **how)
-
-    def pose(self, task: Task, whom: dict[str, Any] | None = None) -> tuple[str, Heard | None]:
-        """Ask, and wait for the answer."""
-        digest = self.ask(task, whom)
-        return digest, self.answer(digest)
-
-    def answer(self, digest: str, within: float = PATIENCE) -> Heard | None:
-        """Return the answer or refusal; None: none came."""
-        return self.examiner.answer(self.id, digest, within=within)
-
-    def receipt(self, digest: str, outcome: Outcome = "accepted", reason: str = "") -> None:
-        """Tell the agent what became of its answer."""
-        self.examiner.receipt(self.id, digest, outcome, reason)
-
-    def is_silent(self, digest: str = "", *, after: float = 0.0) -> bool:
-        """Whether nothing more comes about the run; `after` seconds in which something may have been on its way."""
-        if after:
-            self.examiner.wait_for((ContributionBody,), self.id, within=after)
-        return self.examiner.wait_for((ContributionBody, Refusal), self.id, digest, within=SILENCE) is None
 
 
 @dataclass
@@ -74,17 +43,15 @@ class Bench:
     runs: int = 0
     asked: list[Question] = field(default_factory=list)
 
-    def new_run(self) -> str:
-        """Return the id of a new run."""
-        self.runs += 1
-        return f"check-{self.examiner.incarnation}-{self.runs}"
-
     @contextmanager
     def run(self) -> Iterator[Run]:
         """Begin a run, and end it."""
-        run = Run(self.examiner, self.new_run())
-        yield run
-        self.examiner.end(run.id)
+        self.runs += 1
+        run = Run(self.examiner, f"check-{self.examiner.incarnation}-{self.runs}")
+        try:
+            yield run
+        finally:
+            self.examiner.end(run.id)
 
     def simple(self, *, salt: int = 0) -> Task:
         """Return a short question: one histogram; another one for each `salt`."""
@@ -93,34 +60,32 @@ class Bench:
         return Task("domain", "histogram", {"columns": grids, "target": self.data.target, "min_count": 0, "round": 2})
 
 
-Check = Callable[[Bench], list[str]]
+Check = Callable[[Bench], Iterator[str]]
 
 
-def births(bench: Bench) -> list[str]:
+def births(bench: Bench) -> Iterator[str]:
     """Births: retained, with the columns of the rows; again for each new coordinator."""
     heard = bench.examiner.birth(within=6 * PATIENCE)
     if heard is None:
-        return ["no birth came: is the agent up, on this broker, in this fleet, under this id?"]
+        yield "no birth came: is the agent up, on this broker, in this fleet, under this id?"
+        return
     body = heard.body
     assert isinstance(body, AgentState)
     bench.schemes = tuple(body.schemes)
-    faults = []
     wanted = [*bench.data.features, bench.data.target]
-    if sorted(columns_of(body)[:-1]) != sorted(wanted[:-1]) or body.target != wanted[-1]:
-        faults.append(f"columns are {list(columns_of(body))}, expected {wanted}")
+    if sorted(body.features) != sorted(wanted[:-1]) or body.target != wanted[-1]:
+        yield f"columns are {[*body.features, body.target]}, expected {wanted}"
     bench.examiner.forget()
     bench.examiner.up(anew=True)
     again = bench.examiner.birth(within=PATIENCE)
     if again is None:
-        faults.append("no birth for a coordinator of another incarnation")
+        yield "no birth for a coordinator of another incarnation"
     elif isinstance(again.body, AgentState) and again.body.incarnation != body.incarnation:
-        faults.append("another incarnation in the same life")
-    return faults
+        yield "another incarnation in the same life"
 
 
-def exact(bench: Bench) -> list[str]:
+def exact(bench: Bench) -> Iterator[str]:
     """Every question of discovery and of the schemes that it offers: equal to the last bit."""
-    faults = []
     for _, some in groupby(questions(bench.data, bench.schemes), lambda each: each.name.partition(", question")[0]):
         with bench.run() as run:
             for each in some:
@@ -132,8 +97,8 @@ def exact(bench: Bench) -> list[str]:
                     bench.asked.append(each)
                     is_one = each.exact
                     text = difference(task, each.expected, actual) if is_one else _condensed(each, actual, bench.data)
-                faults += [f"{each.name}: {text}"] if text else []
-    return faults
+                if text:
+                    yield f"{each.name}: {text}"
 
 
 def _condensed(each: Question, actual: Contribution, data: Dataset) -> str:
@@ -163,7 +128,7 @@ def _read(heard: Heard | None) -> tuple[Contribution | None, str]:
         return None, str(fault)
 
 
-def condensed_alike(bench: Bench) -> list[str]:
+def condensed_alike(bench: Bench) -> Iterator[str]:
     """Condensed rows are drawn in the same way in every run."""
     first = next((each for each in bench.asked if not each.exact), None)
     if first is None:
@@ -176,72 +141,70 @@ def condensed_alike(bench: Bench) -> list[str]:
             actual.append(_read(heard)[0])
     one, other = actual
     if one is None or other is None:
-        return ["no answer"]
-    text = difference(first.task, one, other)
-    return [f"two runs over the same rows differ, and their mean tells more than one: {text}"] if text else []
+        yield "no answer"
+    elif text := difference(first.task, one, other):
+        yield f"two runs over the same rows differ, and their mean tells more than one: {text}"
 
 
-def resends(bench: Bench) -> list[str]:
+def resends(bench: Bench) -> Iterator[str]:
     """Without a receipt the same answer again, in ever longer waits; with one, of whatever outcome, silence."""
-    faults = []
     outcomes: dict[Outcome, str] = {"accepted": "", "late": "the round is closed", "rejected": "conflict"}
     for outcome, reason in outcomes.items():
         with bench.run() as run:
             digest, first = run.pose(bench.simple())
             second = run.answer(digest)
             if first is None or second is None:
-                faults.append(f"not sent again without a receipt, within {PATIENCE:g} s")
+                yield f"not sent again without a receipt, within {PATIENCE:g} s"
             elif not same_bytes(first, second):
-                faults.append("another answer when it was sent again")
+                yield "another answer when it was sent again"
             run.receipt(digest, outcome, reason)
             if not run.is_silent(after=0.5):
-                faults.append(f"sent again after the receipt {outcome!r}")
-    return faults
+                yield f"sent again after the receipt {outcome!r}"
 
 
-def duplicates(bench: Bench) -> list[str]:
+def duplicates(bench: Bench) -> Iterator[str]:
     """Duplicates: a request or a receipt that comes twice, or for nothing, changes nothing."""
-    bench.examiner.receipt("no-such-run", "0" * 64, "unknown-run")
+    Run(bench.examiner, "no-such-run").receipt("0" * 64, "unknown-run")
     with bench.run() as run:
         run.ask(bench.simple())
         digest, first = run.pose(bench.simple())
         if first is None:
-            return ["no answer to a request that came twice"]
+            yield "no answer to a request that came twice"
         run.receipt(digest)
         run.receipt(digest)
         bench.examiner.wait_for((ContributionBody,), run.id, within=1.0)
         run.ask(bench.simple())
-        return [] if run.is_silent() else ["answered again after its receipt"]
+        if not run.is_silent():
+            yield "answered again after its receipt"
 
 
-def newest(bench: Bench) -> list[str]:
+def newest(bench: Bench) -> Iterator[str]:
     """Newer requests of a run park the answer to an older one; asked again, it is the same."""
-    faults = []
     with bench.run() as run:
         first_digest, first = run.pose(bench.simple(salt=1))
         second_digest, second = run.pose(bench.simple(salt=2))
         bench.examiner.wait_for((ContributionBody,), run.id, first_digest, within=0.5)
         if second is None:
-            return ["no answer to the newer request"]
+            yield "no answer to the newer request"
+            return
         run.receipt(second_digest)
         if not run.is_silent(first_digest):
-            faults.append("the answer to the older request was sent again")
+            yield "the answer to the older request was sent again"
         again = run.pose(bench.simple(salt=1))[1]
         if again is None or first is None:
-            faults.append("no answer when the older task was asked again")
+            yield "no answer when the older task was asked again"
         elif not same_bytes(first, again):
-            faults.append("another answer when the older task was asked again")
+            yield "another answer when the older task was asked again"
         bodies = [heard.body for heard in (first, second, again) if heard is not None]
         rows = {(each.rows, each.data_digest) for each in bodies if isinstance(each, ContributionBody)}
         if len(rows) > 1:
-            faults.append("rows or data_digest changed within a run")
+            yield "rows or data_digest changed within a run"
         run.receipt(first_digest)
-    return faults
 
 
-def whom(bench: Bench) -> list[str]:
+def whom(bench: Bench) -> Iterator[str]:
     """Who is asked answers, and nobody else: asked, sample, without, not-asked."""
-    agent, faults = bench.examiner.agent, []
+    agent = bench.examiner.agent
     last = place_in_sample("salt", agent)
     inside, before = ({"salt": "salt", "last": each} for each in (last, f"{int(last, 16) - 1:064x}"))
     cases: list[tuple[str, dict[str, Any], bool]] = [
@@ -258,7 +221,7 @@ def whom(bench: Bench) -> list[str]:
             digest = run.ask(bench.simple(salt=salt), people)
             heard = run.answer(digest, PATIENCE if answers else SILENCE)
             if (heard is not None) != answers:
-                faults.append(f"{what}: {'no answer' if answers else 'answered'}")
+                yield f"{what}: {'no answer' if answers else 'answered'}"
             run.receipt(digest)
     with bench.run() as run:
         digest, _ = run.pose(bench.simple(salt=1))
@@ -266,17 +229,15 @@ def whom(bench: Bench) -> list[str]:
         bench.examiner.wait_for((ContributionBody,), run.id, within=0.5)
         run.ask(bench.simple(salt=2))
         if not run.is_silent():
-            faults.append("answers in a run that answered not-asked")
+            yield "answers in a run that answered not-asked"
         digest, heard = run.pose(bench.simple(salt=3), {"asked": [agent]})
         if heard is None:
-            faults.append("after not-asked it does not answer a request that names it")
+            yield "after not-asked it does not answer a request that names it"
         run.receipt(digest)
-    return faults
 
 
-def refusals(bench: Bench) -> list[str]:
+def refusals(bench: Bench) -> Iterator[str]:
     """Refusals of what cannot be answered, so that nobody waits."""
-    faults = []
     simple = bench.simple()
     strange = {**simple.body, "columns": {"no such column": Grid().to_value()}}
     cases = {
@@ -288,22 +249,21 @@ def refusals(bench: Bench) -> list[str]:
         with bench.run() as run:
             digest, heard = run.pose(task)
             if heard is None or not isinstance(heard.body, Refusal):
-                faults.append(f"{what}: {'answered' if heard else 'no word'}, expected a refusal")
+                yield f"{what}: {'answered' if heard else 'no word'}, expected a refusal"
             run.receipt(digest, "accepted", "refusal noted")
     with bench.run() as run:
         unknown = Task("no-such-scheme", "level", {})
         if not run.is_silent(run.ask(unknown)):
-            faults.append("a scheme that it did not offer, asked of all: expected silence")
+            yield "a scheme that it did not offer, asked of all: expected silence"
         digest, heard = run.pose(unknown, {"asked": [bench.examiner.agent]})
         if heard is None or not isinstance(heard.body, Refusal):
-            faults.append("a scheme that it does not have, asked by name: expected a refusal")
+            yield "a scheme that it does not have, asked by name: expected a refusal"
         run.receipt(digest, "accepted", "refusal noted")
-    return faults
 
 
-def in_parts(bench: Bench) -> list[str]:
+def in_parts(bench: Bench) -> Iterator[str]:
     """Parts: a request in parts is read, and a long answer comes in parts."""
-    faults, data = [], bench.data
+    data = bench.data
     columns = sorted([*data.features, *([data.target] if data.y.dtype.kind == "f" else [])])
     empty = {name for name, column in zip(data.features, data.X.T, strict=True) if np.isnan(column).any()}
     columns = [name for name in columns if name not in {*data.categories, *empty}]
@@ -314,28 +274,28 @@ def in_parts(bench: Bench) -> list[str]:
         digest = run.ask(big)
         heard = run.answer(digest, 2 * PATIENCE)
         if heard is None:
-            faults.append("no answer to a question of many counts")
+            yield "no answer to a question of many counts"
         else:
             actual, text = _read(heard)
             task = in_run(big, run.id)
             expected = DISCOVERY.client.contribute(task, data, np.random.default_rng(0))
             text = text if actual is None else difference(task, expected, actual)
-            faults += [f"a long answer: {text}"] if text else []
+            if text:
+                yield f"a long answer: {text}"
             if len(heard.payload) > 128 * 1024:
-                faults.append(f"a message of {len(heard.payload)} bytes, at most 128 KiB may be sent at once")
+                yield f"a message of {len(heard.payload)} bytes, at most 128 KiB may be sent at once"
             elif not heard.parts:
-                faults.append("a long answer did not come in parts")
+                yield "a long answer did not come in parts"
         run.receipt(digest)
         digest = run.ask(long, limit=2048)
         if run.answer(digest, 2 * PATIENCE) is None:
-            faults.append("no word to a request that came as a manifest and blobs")
+            yield "no word to a request that came as a manifest and blobs"
         run.receipt(digest)
-    return faults
 
 
-def wrong_messages(bench: Bench) -> list[str]:
+def wrong_messages(bench: Bench) -> Iterator[str]:
     """Messages that cannot be read change nothing: the next request is answered."""
-    faults, topics = [], bench.examiner.topics
+    topics = bench.examiner.topics
     with bench.run() as run:
         task = in_run(bench.simple(), run.id)
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
@@ -351,49 +311,47 @@ def wrong_messages(bench: Bench) -> list[str]:
         for what, payload in cases.items():
             bench.examiner.publish(topics.request(run.id), payload, retain=True)
             if not run.is_silent():
-                faults.append(f"{what}: an answer")
+                yield f"{what}: an answer"
             bench.examiner.publish(topics.receipt(bench.examiner.agent), payload)
         digest, heard = run.pose(bench.simple())
         if heard is None:
-            faults.append("no answer to a good request after wrong ones")
+            yield "no answer to a good request after wrong ones"
         run.receipt(digest)
-    return faults
 
 
-def connections(bench: Bench) -> list[str]:
+def connections(bench: Bench) -> Iterator[str]:
     """After a lost connection: the will, a birth; what was asked meanwhile is answered, what waits is sent again."""
     if bench.cut is None or bench.mend is None:
         raise LeftOutError("the agent's connection cannot be cut here (mqtts, or another road to the broker)")
-    faults = []
     with bench.run() as run, bench.run() as other:
         digest, first = run.pose(bench.simple())
         bench.examiner.forget()
         bench.cut()
         end = bench.examiner.wait_for((AgentState,), within=2 * PATIENCE)
         if end is None or not isinstance(end.body, AgentState) or end.body.status != "down":
-            faults.append("no will: the broker did not say that the agent is down")
+            yield "no will: the broker did not say that the agent is down"
         asked = other.ask(bench.simple(salt=1))
         bench.mend()
         if bench.examiner.birth(within=2 * PATIENCE) is None:
-            faults.append("no birth after it came back")
+            yield "no birth after it came back"
         if other.answer(asked, 2 * PATIENCE) is None:
-            faults.append("what was asked while it was away was not answered")
+            yield "what was asked while it was away was not answered"
         again = run.answer(digest, 2 * PATIENCE)
         if again is None or first is None or not same_bytes(first, again):
-            faults.append("the answer without a receipt was not sent again as it was")
+            yield "the answer without a receipt was not sent again as it was"
         run.receipt(digest)
         other.receipt(asked)
-    return faults
 
 
-def private_runs(bench: Bench) -> list[str]:
+def private_runs(bench: Bench) -> Iterator[str]:
     """Of a private run: the key, masks that cancel, and no answer in editions or to questions that single out."""
-    return private(bench.examiner, bench.new_run(), bench.data, bench.schemes)
+    with bench.run() as run:
+        yield from private(run, bench.data, bench.schemes)
 
 
-def encoding(bench: Bench) -> list[str]:
+def encoding(bench: Bench) -> Iterator[str]:
     """All messages could be read, were its own, and were published as they should."""
-    return [re.sub(r"\s+", " ", fault) for fault in dict.fromkeys(bench.examiner.faults)]
+    yield from (re.sub(r"\s+", " ", fault) for fault in dict.fromkeys(bench.examiner.faults))
 
 
 CHECKS: Final[dict[str, Check]] = {

@@ -6,8 +6,9 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,23 +81,31 @@ def agent(
     """
     check_id("agent", agent_id)
     check_id("fleet", fleet)
-    with ended_by_sigterm(), workshop(None, "conformance") as work, _road(broker, work) as (url, cut, mend):
-        from lab.conformance.checks import CHECKS, Bench
-        from lab.conformance.examiner import Examiner
+    from broker.paho_transport import connect_once
+    from broker.port import Link
+    from edge_agent.sources.table import read_source
+    from lab.conformance.checks import CHECKS, Bench
+    from lab.conformance.examiner import Examiner
+    from lab.conformance.questions import tables
+    from schemas.topics import Topics
 
+    with ended_by_sigterm(), workshop(None, "conformance") as work, _road(broker, work) as (url, cut, mend):
         unknown = sorted(set(only) - set(CHECKS))
         if unknown:
             raise UsageError(f"--only {unknown[0]}: no such check. Checks: {', '.join(CHECKS)}")
-        data = _data(work, mixed=mixed)
-        places = {"broker": url[1], "fleet": fleet, "id": agent_id, "data": str(data[0]), "state": str(work / "state")}
+        path = work / ("mixed.csv" if mixed else "rows.csv")
+        path.write_text(tables()[path.name], encoding="utf-8")
+        data = read_source(path, labels=mixed, categories=mixed, missing=mixed).train
+        places = {"broker": url[1], "fleet": fleet, "id": agent_id, "data": str(path), "state": str(work / "state")}
         click.echo("the agent's part: " + ", ".join(f"{name} {text}" for name, text in places.items()), err=True)
-        examiner = Examiner(_link(url[0], agent_id), _topics(fleet), agent_id)
+        link = Link(url[0], f"gf-conformance-{agent_id}", session_expiry=0, **broker_security())
+        connect_once(link)
+        examiner = Examiner(link, Topics(fleet), agent_id)
         try:
             with _started([part.format(**places) for part in command], work / "agent.log"):
                 examiner.up()
-                bench = Bench(examiner, data[1], cut, mend)
                 chosen = {name: check for name, check in CHECKS.items() if not only or name in (*only, "births")}
-                results = _performed(chosen, bench)
+                results = _performed(chosen, Bench(examiner, data, cut, mend))
         finally:
             examiner.close()
     failed = _report(results, as_json=as_json)
@@ -104,7 +113,7 @@ def agent(
         raise VerificationError(f"{failed} of {len(results)} checks failed: see above")
 
 
-def _performed(checks: dict[str, Callable[[Any], list[str]]], bench: Any) -> list[dict[str, Any]]:
+def _performed(checks: dict[str, Callable[[Any], Iterator[str]]], bench: Any) -> list[dict[str, Any]]:
     from lab.conformance.examiner import LeftOutError
 
     results: list[dict[str, Any]] = []
@@ -112,7 +121,7 @@ def _performed(checks: dict[str, Callable[[Any], list[str]]], bench: Any) -> lis
         for name, check in checks.items():
             bar.at(doing=name)
             try:
-                details = check(bench)
+                details = list(check(bench))
                 outcome = "fault" if details else "ok"
             except LeftOutError as why:
                 outcome, details = "left out", [str(why)]
@@ -134,31 +143,6 @@ def _report(results: list[dict[str, Any]], *, as_json: bool) -> int:
     return sum(each["outcome"] == "fault" for each in results)
 
 
-def _data(work: Path, *, mixed: bool) -> tuple[Path, Any]:
-    from edge_agent.sources.table import read_source
-    from lab.conformance.questions import tables
-
-    name = "mixed.csv" if mixed else "rows.csv"
-    path = work / name
-    path.write_text(tables()[name], encoding="utf-8")
-    return path, read_source(path, labels=mixed, categories=mixed, missing=mixed).train
-
-
-def _topics(fleet: str) -> Any:
-    from schemas.topics import Topics
-
-    return Topics(fleet)
-
-
-def _link(url: str, agent_id: str) -> Any:
-    from broker.paho_transport import connect_once
-    from broker.port import Link
-
-    link = Link(url, f"gf-conformance-{agent_id}", session_expiry=0, **broker_security())
-    connect_once(link)
-    return link
-
-
 Road = tuple[tuple[str, str], Callable[[], None] | None, Callable[[], None] | None]
 
 
@@ -169,26 +153,19 @@ def _road(broker: str | None, work: Path) -> Iterator[Road]:
     from broker.url import parse_url
     from lab.chaos.proxy import Proxy
 
-    own = None if broker else launch(state_dir=work / "broker")
-    proxy = None
-    try:
-        url = broker or (own.url if own else "")
-        address = parse_url(url)
+    with ExitStack() as stack:
+        if broker is None:
+            own = launch(state_dir=work / "broker")
+            stack.callback(own.stop)
+            broker = own.url
+        address = parse_url(broker)
         if address.tls:
-            yield (url, url), None, None
+            yield (broker, broker), None, None
             return
-        proxy = road = Proxy(address.host, address.port)
-        port = proxy.open("agent")
-        yield (
-            (url, replace(address, host="127.0.0.1", port=port).url),
-            lambda: road.harm("agent", "cut"),
-            lambda: road.mend("agent"),
-        )
-    finally:
-        if proxy is not None:
-            proxy.close()
-        if own is not None:
-            own.stop()
+        proxy = Proxy(address.host, address.port)
+        stack.callback(proxy.close)
+        road = replace(address, host="127.0.0.1", port=proxy.open("agent")).url
+        yield (broker, road), partial(proxy.harm, "agent", "cut"), partial(proxy.mend, "agent")
 
 
 @contextmanager

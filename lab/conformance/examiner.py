@@ -6,7 +6,7 @@ import hashlib
 import queue
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,13 +97,10 @@ class Examiner:
         """Publish anything."""
         self._transport.publish(topic, payload, retain=retain)
 
-    def ask(self, run: str, task: Task, *, limit: int = 128 * 1024, whom: Mapping[str, Any] | None = None) -> str:
-        """Open a round; returns the digest of the task. `packed` is a blob that the request names."""
-        people = dict(whom or {})
-        digest, packed = people.pop("digest", None) or task.digest, people.pop("packed", b"")
-        request = Request(task=task.to_value(), task_digest=digest, remaining=60.0, **people)
+    def request(self, run: str, request: Request, scheme: str, *, limit: int = 128 * 1024, packed: bytes = b"") -> None:
+        """Publish a request, in parts of at most `limit` bytes; `packed` is a blob that it names."""
         self._times += 0.01
-        envelope = Envelope(self.topics.fleet, request, run=run, scheme=task.scheme, round=1, time=self._times)
+        envelope = Envelope(self.topics.fleet, request, run=run, scheme=scheme, round=1, time=self._times)
         retained = frames_for_request(envelope, self.topics, limit)
         for frame in clearing(list(self._blobs.get(run, ()))):
             self.publish(*frame, retain=True)
@@ -111,17 +108,11 @@ class Examiner:
         self._blobs[run] = retained.blobs
         for frame in retained.frames:
             self.publish(*frame, retain=True)
-        return digest
 
     def end(self, run: str) -> None:
         """End a run."""
         for frame in clearing([*self._blobs.pop(run, ()), self.topics.request(run)]):
             self.publish(*frame, retain=True)
-
-    def receipt(self, run: str, digest: str, outcome: Outcome = "accepted", reason: str = "") -> None:
-        """Tell the agent what became of its answer."""
-        body = Receipt(run=run, task_digest=digest, outcome=outcome, reason=reason)
-        self.publish(self.topics.receipt(self.agent), Envelope(self.topics.fleet, body, run=run).to_bytes())
 
     # -- what it hears ----------------------------------------------------------------------------------------------
 
@@ -145,10 +136,6 @@ class Examiner:
             if left <= 0:
                 return None
             self._hear(min(left, 0.2))
-
-    def answer(self, run: str, digest: str, *, within: float = PATIENCE) -> Heard | None:
-        """Return the agent's answer or refusal; None: none came."""
-        return self.wait_for((ContributionBody, Refusal), run, digest, within=within)
 
     def birth(self, *, within: float = PATIENCE) -> Heard | None:
         """Return the agent's next birth; None: none came."""
@@ -201,6 +188,45 @@ class Examiner:
             raise UsageError(f"a coordinator is up in fleet {self.topics.fleet!r}: give the check another --fleet")
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run, in which the agent is asked."""
+
+    examiner: Examiner
+    id: str
+
+    def ask(self, task: Task, whom: Mapping[str, Any] | None = None, digest: str = "", **how: Any) -> str:
+        """Open a round for the vehicles that the fields `whom` of its request name; return the digest of the task.
+
+        A `digest` is given instead of the task's where another one is asked for; `how` is as :meth:`Examiner.request`.
+        """
+        task = in_run(task, self.id)
+        digest = digest or task.digest
+        request = Request(task=task.to_value(), task_digest=digest, remaining=60.0, **(whom or {}))
+        self.examiner.request(self.id, request, task.scheme, **how)
+        return digest
+
+    def pose(self, task: Task, whom: Mapping[str, Any] | None = None, **how: Any) -> tuple[str, Heard | None]:
+        """Ask, and wait for the answer."""
+        digest = self.ask(task, whom, **how)
+        return digest, self.answer(digest)
+
+    def answer(self, digest: str, within: float = PATIENCE) -> Heard | None:
+        """Return the agent's answer or refusal; None: none came."""
+        return self.examiner.wait_for((ContributionBody, Refusal), self.id, digest, within=within)
+
+    def receipt(self, digest: str, outcome: Outcome = "accepted", reason: str = "") -> None:
+        """Tell the agent what became of its answer."""
+        topics, body = self.examiner.topics, Receipt(run=self.id, task_digest=digest, outcome=outcome, reason=reason)
+        self.examiner.publish(topics.receipt(self.examiner.agent), Envelope(topics.fleet, body, run=self.id).to_bytes())
+
+    def is_silent(self, digest: str = "", *, after: float = 0.0) -> bool:
+        """Whether nothing more comes about the run; `after` seconds in which something may have been on its way."""
+        if after:
+            self.examiner.wait_for((ContributionBody,), self.id, within=after)
+        return self.answer(digest, SILENCE) is None
+
+
 def in_run(task: Task, run: str) -> Task:
     """Return the task with a nonce of its own, as each run has one."""
     return replace(task, nonce=hashlib.sha256(run.encode()).hexdigest()[:32])
@@ -209,8 +235,3 @@ def in_run(task: Task, run: str) -> Task:
 def same_bytes(one: Heard, other: Heard) -> bool:
     """Whether two messages hold the same answer."""
     return encode(one.body.model_dump()) == encode(other.body.model_dump())
-
-
-def columns_of(body: AgentState) -> Sequence[str]:
-    """Return the columns that a birth offers, the target last."""
-    return [*body.features, body.target]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest, place
 from glassfleet.private.layout import Layout, add, layout_of, question_digest
 from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
-from lab.conformance.examiner import SILENCE, Examiner, Heard, LeftOutError
+from lab.conformance.examiner import SILENCE, Heard, LeftOutError, Run, in_run
 from lab.conformance.questions import answer
 from schemas.codec import encode
 from schemas.envelope import Envelope, pack
@@ -29,8 +29,8 @@ OTHERS = 10
 class Group:
     """The agent and ten made-up vehicles, which have no rows."""
 
-    def __init__(self, examiner: Examiner, terms: Terms, own: Announcement, message: bytes, keys_task: Task) -> None:
-        self.examiner, self.terms, self.agent = examiner, terms, own.agent
+    def __init__(self, run: Run, terms: Terms, own: Announcement, message: bytes, keys_task: Task) -> None:
+        self.run, self.terms, self.agent = run, terms, own.agent
         names = [f"{'0' if number % 2 else 'z'}-other-{number}" for number in range(OTHERS)]
         self.keys = {name: RunKey(hashlib.sha256(name.encode()).digest()) for name in names}
         founders, self.messages = {own.agent: own}, {own.agent: message}
@@ -57,13 +57,8 @@ class Group:
         packed, last = pack(encode(group.model_dump())), max(place(self.terms, each) for each in self.roster.founders)
         known_by = hashlib.sha256(packed).digest()
         rosters = Rosters(piece=128 * 1024, last=[last], digests=[known_by], sizes=[len(packed)])
-        digest = self.examiner.ask(
-            self.terms.run,
-            task,
-            whom={"digest": question, "private": [], "rosters": rosters, "packed": packed},
-        )
-        heard = self.examiner.answer(self.terms.run, digest)
-        self.examiner.receipt(self.terms.run, digest)
+        digest, heard = self.run.pose(task, {"private": [], "rosters": rosters}, digest=question, packed=packed)
+        self.run.receipt(digest)
         return heard
 
     def opened(self, heard: Heard | None, task: Task, layout: Layout, edition: Edition) -> Any:
@@ -86,46 +81,42 @@ class Group:
         return add([*words, masked.view(np.uint64)])
 
 
-def private(examiner: Examiner, run: str, data: Dataset, schemes: Sequence[str]) -> list[str]:
-    """Return what is wrong; see `lab.conformance.checks`."""
+def private(run: Run, data: Dataset, schemes: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong; see `lab.conformance.checks`."""
     name = next((each for each in ("frt", "tree") if each in schemes), "")
     if not name or data.categories or data.y.dtype.kind != "f":
         raise LeftOutError("private rounds are checked over numbers, with frt or tree")
     scheme = catalogue.load(name)
     parameters = private_parameters(scheme, scheme.Parameters(), 0)
-    nonce = hashlib.sha256(run.encode()).hexdigest()[:32]
-    terms = Terms(examiner.topics.fleet, run, nonce, name, parameters_digest(parameters))
+    nonce = in_run(Task("private", "keys", {}), run.id).nonce
+    terms = Terms(run.examiner.topics.fleet, run.id, nonce, name, parameters_digest(parameters))
     keys_task = Task("private", "keys", terms.to_value(), nonce)
-    digest = examiner.ask(run, keys_task)
-    heard = examiner.answer(run, digest, within=2 * SILENCE)
-    examiner.receipt(run, digest)
+    digest = run.ask(keys_task)
+    heard = run.answer(digest, within=2 * SILENCE)
+    run.receipt(digest)
     if heard is None or isinstance(heard.body, Refusal):
-        examiner.end(run)
         why = "silence" if heard is None else heard.body.model_dump()["reason"]
         raise LeftOutError(f"it takes no part in private runs: {why}")
     try:
-        group = _met(examiner, terms, keys_task, heard)
+        group = _met(run, terms, keys_task, heard)
     except (WireError, KeyError, TypeError) as fault:
-        examiner.end(run)
-        return [f"the announcement: {fault}"]
-    faults = _asked(group, scheme, parameters, data)
-    examiner.end(run)
-    return faults
+        yield f"the announcement: {fault}"
+    else:
+        yield from _asked(group, scheme, parameters, data)
 
 
-def _met(examiner: Examiner, terms: Terms, keys_task: Task, heard: Heard) -> Group:
+def _met(run: Run, terms: Terms, keys_task: Task, heard: Heard) -> Group:
     assert isinstance(heard.body, ContributionBody)
-    given = heard.body.contribution
-    own = Announcement.from_value({**given["values"], "agent": examiner.agent, "data_digest": heard.body.data_digest})
+    given, agent = heard.body.contribution, run.examiner.agent
+    own = Announcement.from_value({**given["values"], "agent": agent, "data_digest": heard.body.data_digest})
     if given["rows"] or given["sums"] or heard.body.rows:
         raise WireError("malformed", "an announcement has no rows and no sums")
     if not usable_key(own.key):
         raise WireError("malformed", "the key is no X25519 key")
-    return Group(examiner, terms, own, heard.payload, keys_task)
+    return Group(run, terms, own, heard.payload, keys_task)
 
 
-def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[str]:
-    faults: list[str] = []
+def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> Iterator[str]:
     plain = DiscoveryParameters(features=data.features, target=data.target)
     domain = discover(plain.exact(), [data])
     first = DISCOVERY.server.start(DISCOVERY.private(plain)).task
@@ -140,21 +131,21 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
         (f"{scheme.name}, {second.kind}", scheme, second, everybody),
         (f"{scheme.name}, {second.kind}, of a smaller edition", scheme, second, smaller),
     ):
-        posed = Task(task.scheme, task.kind, task.body, group.terms.nonce)
+        posed = in_run(task, group.run.id)
         layout = layout_of(owner, posed)
         heard = group.ask(posed, layout, edition)
         total = group.opened(heard, posed, layout, edition)
         if isinstance(total, str):
-            faults.append(f"{what}: {total}")
+            yield f"{what}: {total}"
             continue
         expected = layout.flatten(answer(task, data))
         if (total != expected).any():
             at = int(np.flatnonzero(total != expected)[0])
-            faults.append(
+            yield (
                 f"{what}: number {at} of {layout.size} of the opened sum is {total[at]}, expected "
                 f"{expected[at]}: its own number, or a mask (pair key, stream key, stream) is another"
             )
-    posed = Task(second.scheme, second.kind, second.body, group.terms.nonce)
+    posed = in_run(second, group.run.id)
     layout = layout_of(scheme, posed)
     one_less = Edition(group.roster, 2, tuple(name for name in smaller.members if name != list(group.keys)[-1]))
     back = Edition(group.roster, 3, everybody.members)
@@ -167,11 +158,8 @@ def _asked(group: Group, scheme: Any, parameters: Any, data: Dataset) -> list[st
         heard = group.ask(posed, layout, edition, question=question)
         if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason not in codes:
             actual = "no word" if heard is None else getattr(heard.body, "reason", "an answer")
-            faults.append(f"{what}: {actual}; expected a refusal with {' or '.join(codes)}")
-    examiner, run = group.examiner, group.terms.run
-    digest = examiner.ask(run, posed)
-    heard = examiner.answer(run, digest)
-    examiner.receipt(run, digest)
+            yield f"{what}: {actual}; expected a refusal with {' or '.join(codes)}"
+    digest, heard = group.run.pose(posed)
+    group.run.receipt(digest)
     if heard is None or not isinstance(heard.body, Refusal) or heard.body.reason != "not-private":
-        faults.append("a plain request in a run that was announced as private: expected a refusal with not-private")
-    return faults
+        yield "a plain request in a run that was announced as private: expected a refusal with not-private"

@@ -14,7 +14,7 @@ from glassfleet.contract.messages import Contribution, Next, Task
 from glassfleet.contract.scheme import private_parameters
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
-from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import TaskError
 from schemas.errors import RunFailedError
 
@@ -76,16 +76,9 @@ def questions(data: Dataset, offered: tuple[str, ...]) -> Iterator[Question]:
         bounds: dict[str, tuple[float, float]] = {data.features[0]: (-10.0, 30.0)}
         runs["bounds"] = DiscoveryParameters(features=data.features, target=data.target, bounds=bounds, bins=256)
         runs["private"] = DISCOVERY.private(plain)
-    domain: Domain | None = None
     for name, parameters in runs.items():
-        steps = _asked(f"domain, {name}", DISCOVERY, DISCOVERY.server.start(parameters), data)
-        while True:
-            try:
-                yield next(steps)
-            except StopIteration as end:
-                domain = domain or end.value
-                break
-    assert domain is not None
+        yield from _asked(f"domain, {name}", DISCOVERY, DISCOVERY.server.start(parameters), data)
+    domain = discover(plain, [data])
     for scheme_name in (name for name in ("frt", "tree") if name in offered):
         scheme: Any = catalogue.load(scheme_name)
         for name, update in _runs(scheme_name, domain).items():
@@ -120,15 +113,14 @@ def _runs(scheme: str, domain: Domain) -> Mapping[str, dict[str, Any]]:
     }
 
 
-def _asked(run: str, scheme: Any, step: Any, data: Dataset) -> Any:
-    """Yield what is asked of the vehicle alone; return what the run came to."""
+def _asked(run: str, scheme: Any, step: Any, data: Dataset) -> Iterator[Question]:
+    """Yield what is asked of the vehicle alone."""
     number = 0
     while isinstance(step, Next):
         number += 1
         answer = scheme.client.contribute(step.task, data, np.random.default_rng(0))
         yield Question(f"{run}, question {number} ({step.task.kind})", step.task, answer)
         step = scheme.server.reduce(step.state, [replace(answer, agent="v")])
-    return step.model
 
 
 def answer(task: Task, data: Dataset) -> Contribution:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from console.common import json_option, print_json
+from console.common import folder_option, json_option, print_json
 from console.progress import progress
 from lab.datasets.fetch import fetch as fetch_one
 from lab.datasets.fetch import verify
@@ -23,13 +23,8 @@ def _named(ctx: click.Context, _parameter: click.Parameter, folder: Path | None)
     return folder
 
 
-_data_dir = click.option(
-    "--data-dir",
-    envvar="GLASSFLEET_DATA",
-    callback=_named,
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder of the datasets.  [required]",
+_data_dir = folder_option(
+    "--data-dir", envvar="GLASSFLEET_DATA", callback=_named, help="Folder of the datasets.  [required]"
 )
 
 

@@ -103,11 +103,7 @@ def table_of(source: Source, files: Sequence[tuple[str, bytes]]) -> RawTable:
     """
     tables = []
     for name, data in files:
-        if source.names or source.delimiter != ",":
-            table = read_plain_csv(data.decode("utf-8-sig"), names=source.names, delimiter=source.delimiter)
-        else:
-            table = read_any(name, data)
-        tables.append(table)
+        tables.append(read_csv(data.decode("utf-8-sig"), source.names) if source.names else read_any(name, data))
     first = tables[0]
     if any(table.names != first.names for table in tables):
         raise DataError("the files do not have the same columns")
@@ -183,7 +179,7 @@ def verify(known: Known, folder: Path) -> Check:
     return Check(known, "differs" if words else "same", words or f"{known.rows} rows, {known.features} inputs")
 
 
-# --- KEEL .dat, ARFF and CSV as tables of text; and tables as the csv.gz files that everything here reads -------------
+# --- ARFF and CSV as tables of text; and tables as the csv.gz files that everything here reads -------------
 
 
 @dataclass(frozen=True)
@@ -234,44 +230,29 @@ def _plain(cell: str) -> str:
     return repr(value) if math.isfinite(value) else cell
 
 
-def read_tagged(text: str) -> RawTable:
-    """Read KEEL's format or Weka's (ARFF): ``@attribute`` lines, then ``@data``; comments begin with %.
+_ATTRIBUTE = re.compile(r"""@attribute\s+(?:'([^']+)'|"([^"]+)"|([^\s{]+))""", re.IGNORECASE)
+"""``name type``, ``'a name' type`` or ``name{a,b}``."""
 
-    The target is the column that ``@outputs`` names, else the last.
+
+def read_arff(text: str) -> RawTable:
+    """Read Weka's dense format: ``@attribute`` lines, then ``@data``; comments begin with %.
 
     Raises
     ------
     DataError
-        The text is not of this format, or sparse; the line is named.
+        The text is not of this format; the row is named.
     """
-    names, outputs = list[str](), list[str]()
     lines = [line.strip() for line in text.splitlines()]
-    for number, line in enumerate(lines, 1):
-        if not line or line.startswith("%"):
-            continue
-        tag = line.split(maxsplit=1)[0].lower()
-        rest = line[len(tag) :].strip()
-        if not tag.startswith("@"):
-            raise DataError(f"line {number}: {line[:40]!r} stands before @data")
-        if tag == "@attribute":  # ``name type``, ``'a name' type`` or ``name{a,b}``
-            found = re.match(r"""'([^']+)'|"([^"]+)"|([^\s{\[]+)""", rest)
-            if found is None:
-                raise DataError(f"line {number}: an attribute without a name")
-            names.append(next(filter(None, found.groups())))
-        elif tag in ("@output", "@outputs"):
-            outputs += [name.strip() for name in rest.split(",")]
-        elif tag == "@data":
-            data = [row for row in lines[number:] if row and not row.startswith("%")]
-            if any(row.startswith("{") for row in data):
-                raise DataError("sparse ARFF is not read here; convert it to the dense form")
-            cells = csv.reader(data, skipinitialspace=True, quotechar="'")
-            rows = [[cell.strip().strip('"') for cell in row] for row in cells]
-            table = _checked(tuple(names), rows, number + 1)
-            return table.with_last(outputs[-1]) if outputs else table
-    raise DataError("there is no @data line: neither KEEL's format nor ARFF")
+    begins = next((number for number, line in enumerate(lines, 1) if line.lower() == "@data"), None)
+    if begins is None:
+        raise DataError("there is no @data line: this is no ARFF")
+    names = [next(filter(None, found.groups())) for line in lines if (found := _ATTRIBUTE.match(line))]
+    data = [row for row in lines[begins:] if row and not row.startswith("%")]
+    cells = csv.reader(data, skipinitialspace=True, quotechar="'")
+    return _checked(tuple(names), [[cell.strip().strip('"') for cell in row] for row in cells], begins + 1)
 
 
-def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ",") -> RawTable:
+def read_csv(text: str, names: Sequence[str] = ()) -> RawTable:
     """Read CSV; with `names` the text has no header row.
 
     Raises
@@ -279,8 +260,7 @@ def read_plain_csv(text: str, *, names: Sequence[str] = (), delimiter: str = ","
     DataError
         Rows differ in length, or there are none.
     """
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    lines = [[cell.strip() for cell in row] for row in reader]
+    lines = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text), skipinitialspace=True)]
     lines = [line for line in lines if any(line)]
     if not lines:
         raise DataError("there are no rows")
@@ -297,12 +277,12 @@ def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTa
     return RawTable(names, rows)
 
 
-READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_tagged, ".arff": read_tagged, ".csv": read_plain_csv}
+READERS: Mapping[str, Callable[[str], RawTable]] = {".arff": read_arff, ".csv": read_csv}
 """By ending."""
 
 
 def read_any(name: str, data: bytes) -> RawTable:
-    """Read a file by its ending: .dat (KEEL), .arff, .csv, each also .gz.
+    """Read a file by its ending: .arff or .csv, each also .gz.
 
     Raises
     ------

@@ -28,8 +28,6 @@ class Source:
         Files whose rows belong together, in this order.
     names : tuple of str
         Column names, where the file has no header row.
-    delimiter : str
-        Of a CSV file.
     target : str
         Column to move to the end; empty: it is there.
     without : tuple of str
@@ -42,7 +40,6 @@ class Source:
 
     urls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    delimiter: str = ","
     target: str = ""
     without: tuple[str, ...] = ()
     strip_last: str = ""

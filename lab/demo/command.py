@@ -154,11 +154,14 @@ def _stay(settings: Settings, watcher: Watcher, fleet: Fleet) -> None:
     watcher.say("  in another terminal:")
     watcher.say(f"    source {shlex.quote(str(fleet.write_environment()))}")
     watcher.say(f"    {shlex.quote(program())} model rules {settings.spec.model}")
+    said = set[str]()
     try:
         while True:
             fleet.check_services()
-            for line in fleet.newly_ended():
-                watcher.say(line)
+            for fault in fleet.ended():
+                if str(fault) not in said:
+                    watcher.say(f"{fault}")
+                said.add(str(fault))
             time.sleep(LOOK)
     except KeyboardInterrupt:
         click.echo(err=True)

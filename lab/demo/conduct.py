@@ -76,8 +76,7 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    spec = settings.spec
-    rows = read_rows(settings.files, spec.target, labels=settings.labels)
+    rows = read_rows(settings.files, settings.spec.target, labels=settings.labels)
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:
@@ -92,10 +91,21 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
             seconds = time.monotonic() - begun
             record = _record(api, status)
             _await_gate(api, record, watcher)
+            watcher.step("learning references: central (cohort, all rows), local (each alone)")
+            with_keys = _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort)
+            result = Result(
+                status=status,
+                record=record,
+                rows=rows,
+                verdict=judge(record, with_keys, settings.options.seed),
+                killed=tuple(fleet.killed),
+                returned=tuple(fleet.returned),
+                slow=settings.plan.slow,
+                broker_kind=fleet.broker_kind,
+                seconds=seconds,
+            )
             if stay is not None:
-                result = _result(settings, status, record, rows, fleet, seconds, watcher)
                 stay(result, fleet)
-                return result
         except GlassfleetError:
             # Broker or coordinator that ended are the reason, and say it better.
             fleet.check_services()
@@ -106,7 +116,7 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
         finally:
             processes.end()
             fleet.stop_broker()
-    return _result(settings, status, record, rows, fleet, seconds, watcher)
+    return result
 
 
 def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> CoordinatorClient:
@@ -141,7 +151,9 @@ def _follow(settings: Settings, api: CoordinatorClient, fleet: Fleet, watcher: W
         if status["state"] == "ended":
             break
         fleet.play(len(status["rounds"]) + (status.get("open") is not None))
-        fleet.check()
+        fleet.check_services()
+        for ended in fleet.ended():
+            raise ended
         if time.monotonic() > end:
             raise RunFailedError(f"the run did not end within {TIMEOUT:g} s; it was {status['phase']}")
         time.sleep(POLL)
@@ -179,27 +191,3 @@ def _with_keys(rows: Mapping[str, Source], agents: Path, cohort: Sequence[str]) 
     return {
         vehicle: replace(each, train=replace(each.train, key=keys.get(vehicle, b""))) for vehicle, each in rows.items()
     }
-
-
-def _result(  # noqa: PLR0917 - gathers what is there, in one place
-    settings: Settings,
-    status: dict[str, Any],
-    record: ModelRecord,
-    rows: Mapping[str, Source],
-    fleet: Fleet,
-    seconds: float,
-    watcher: Watcher,
-) -> Result:
-    watcher.step("learning references: central (cohort, all rows), local (each alone)")
-    with_keys = _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort)
-    return Result(
-        status=status,
-        record=record,
-        rows=rows,
-        verdict=judge(record, with_keys, settings.options.seed),
-        killed=tuple(fleet.killed),
-        returned=tuple(fleet.returned),
-        slow=settings.plan.slow,
-        broker_kind=fleet.broker_kind,
-        seconds=seconds,
-    )

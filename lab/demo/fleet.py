@@ -13,8 +13,8 @@ from console.client import CoordinatorClient
 from lab.demo.display import Watcher
 from lab.demo.options import Settings
 from lab.demo.secure import secure_broker
-from lab.processes import ProcessError, ProcessFleet
-from schemas.errors import BrokerError, GlassfleetError, RunFailedError
+from lab.processes import ProcessError, ProcessFleet, api_of
+from schemas.errors import BrokerError
 
 FLEET, COORDINATOR, OPERATOR = "demo", "coordinator", "demo-operator"
 
@@ -23,10 +23,6 @@ POLL = 0.05
 
 ROLL_CALL = 0.25
 """Seconds between looks at who is up, while the fleet gathers."""
-
-
-PATIENCE = 60.0
-"""Seconds to wait for the coordinator's API."""
 
 
 class Fleet:
@@ -56,7 +52,6 @@ class Fleet:
         self._environment: dict[str, str] = {}
         self._up: set[str] = set()
         self._called = 0.0
-        self._ended: set[str] = set()
         self.address = ""
         self.killed: list[str] = []
         self.returned: list[str] = []
@@ -99,8 +94,9 @@ class Fleet:
     def start_coordinator(self) -> CoordinatorClient:
         """Start the coordinator, on a free port of loopback; return its API once it answers."""
         arguments = ["coordinator", "--state-dir", str(self._coordinator_state), "--api-port", "0"]
-        self._processes.add(COORDINATOR, arguments, self._environment_of(COORDINATOR)).start()
-        api = self._wait_for_api()
+        process = self._processes.add(COORDINATOR, arguments, self._environment_of(COORDINATOR))
+        process.start()
+        api = api_of(process, self._coordinator_state, self.check_services)
         self.address = f"{api.url}/"
         return api
 
@@ -142,13 +138,6 @@ class Fleet:
         """Take note that the coordinator waits for nobody any more."""
         self._up = set(self._settings.files)
 
-    def check(self) -> None:
-        """Raise when a process ended that nobody killed."""
-        self.check_services()
-        for vehicle in self._settings.files:
-            if vehicle not in self.killed or vehicle in self.returned:
-                self._processes[vehicle].check()
-
     def check_services(self) -> None:
         """Raise when broker or coordinator ended."""
         if self._broker is not None and not self._broker.is_running:
@@ -158,52 +147,23 @@ class Fleet:
             )
         self._processes[COORDINATOR].check()
 
-    def newly_ended(self) -> Iterator[str]:
-        """Yield, in words, the vehicles that have ended since the last call and that the plan did not kill."""
+    def ended(self) -> Iterator[ProcessError]:
+        """Yield a fault, to raise or to tell, for each vehicle that has ended although nobody killed it."""
         for vehicle in self._settings.files:
-            if (vehicle in self.killed and vehicle not in self.returned) or vehicle in self._ended:
-                continue
-            try:
-                self._processes[vehicle].check()
-            except ProcessError as fault:
-                self._ended.add(vehicle)
-                yield str(fault)
+            if vehicle not in self.killed or vehicle in self.returned:
+                try:
+                    self._processes[vehicle].check()
+                except ProcessError as fault:
+                    yield fault
 
     def conditions(self) -> dict[str, str]:
         """Say what each vehicle's process is doing: ``starting``, ``up``, ``slow``, ``killed`` or ``came back``."""
-        return {vehicle: self._condition(vehicle) for vehicle in self._settings.files}
-
-    def _condition(self, vehicle: str) -> str:
-        if vehicle in self.returned:
-            return "came back"
-        if vehicle in self.killed:
-            return "killed"
-        if vehicle not in self._up:
-            return "starting"
-        return "slow" if vehicle in self._settings.plan.slow else "up"
+        files, slow = self._settings.files, self._settings.plan.slow
+        up = {vehicle: "slow" if vehicle in slow else "up" for vehicle in files if vehicle in self._up}
+        gone = dict.fromkeys(self.killed, "killed") | dict.fromkeys(self.returned, "came back")
+        return dict.fromkeys(files, "starting") | up | gone
 
     def _environment_of(self, name: str) -> dict[str, str]:
         if self._identities is None:
             return self._environment
         return {**self._environment, "GLASSFLEET_IDENTITY": str(self._identities / name)}
-
-    def _wait_for_api(self) -> CoordinatorClient:
-        end = time.monotonic() + PATIENCE
-        note = self._coordinator_state / "api-url"
-        while True:
-            self.check_services()
-            if note.exists():
-                api = CoordinatorClient(None, None, self._coordinator_state)
-                try:
-                    api.get("/api/health")
-                except GlassfleetError:
-                    # Between the note and the first answer there is a moment.
-                    if time.monotonic() > end:
-                        raise
-                else:
-                    return api
-            if time.monotonic() > end:
-                raise RunFailedError(
-                    f"the coordinator was not ready within {PATIENCE:g} s: {self._processes[COORDINATOR].last_words()}"
-                )
-            time.sleep(POLL)

@@ -95,7 +95,8 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     from coordinator.specification.run import RunSpec
     from glassfleet.contract import catalogue
     from lab.demo.reference import MANY_ROUNDS, run_preflight, tempo
-    from lab.demo.vehicles import check_columns, read_rows, real_files
+    from lab.demo.vehicles import check_columns, read_rows, real_files, simulated_files
+    from lab.qoe.windows import GOOD_ABOVE
 
     given = {} if options.policy_file is None else document_of(options.policy_file, "policy")
     given |= {"scheme": options.scheme} if options.scheme is not None else {}
@@ -112,7 +113,8 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     watcher.step("making the rows of simulated vehicles" if real is None else "reading the vehicles' files")
     if real is not None:
         check_columns(real, asked.target)
-    files = real or _simulated(options, work, labels=labels)
+    above = GOOD_ABOVE if labels else None
+    files = real or simulated_files(work / "data", options.vehicles or 15, options.seed, good_above=above)
     # Two vehicles' rows tell how many rounds there will be, and what bounds may name.
     few = list(read_rows(dict(list(files.items())[:2]), asked.target, labels=labels).values())
     known = {*few[0].train.features, few[0].train.target}
@@ -121,8 +123,8 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         raise UsageError(f"bounds: no vehicle has a column {unknown[0]!r}; the columns are: {columns}")
     watcher.step("preflight with two vehicles: number of rounds, time for an answer")
     at_most = MANY_ROUNDS if participation == "elastic" else ENOUGH_ROUNDS
-    preflight = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
-    pace, deadline = tempo(preflight, len(files), participation)
+    found, seconds = run_preflight(scheme, parameters, few, options.seed, at_most=at_most)
+    pace, deadline = tempo(found, seconds, len(files), participation)
     policy = {
         "min_agents": min(2, len(files)),
         "deadline": deadline,
@@ -132,11 +134,15 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         "max_restarts": 2 * len(files),
         **given.get("rounds", {}),
     }
-    rounds = None if preflight.rounds >= ENOUGH_ROUNDS else preflight.rounds
+    rounds = None if found >= ENOUGH_ROUNDS else found
     # Of a private run the slow are not: they announce themselves too late.
     plan = make_plan(list(files), options.drop, 0.0 if is_private else SLOW, REJOIN, options.seed, rounds)
     if is_private:
-        _check_enough(len(files))
+        if len(files) < LEAST_FLOOR:
+            raise UsageError(
+                f"--private needs {LEAST_FLOOR} vehicles, as sums over fewer tell too much; there would be "
+                f"{len(files)}: use --vehicles"
+            )
         plan = for_private_run(plan, len(files), None if rounds is None else rounds + 1)  # the first asks for keys
     own = parameters.model_dump(mode="json")
     own.pop("support", None)
@@ -167,14 +173,6 @@ def _name(data: Path | None) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", data.resolve().name).lstrip("._-")[:64] or "model"
 
 
-def _check_enough(vehicles: int) -> None:
-    if vehicles < LEAST_FLOOR:
-        raise UsageError(
-            f"--private needs {LEAST_FLOOR} vehicles, as sums over fewer tell too much; there would be {vehicles}: use "
-            "--vehicles"
-        )
-
-
 def _parameters(asked: RunSpec, scheme: Scheme, participation: str, *, labels: bool) -> Any:
     """Return the scheme's parameters; raises UsageError where it cannot be shown as asked."""
     from glassfleet.contract.scheme import private_parameters
@@ -190,14 +188,6 @@ def _parameters(asked: RunSpec, scheme: Scheme, participation: str, *, labels: b
     if labels:
         raise UsageError("a private run finds no classes, and the demo declares none: use a scheme for numbers")
     return private_parameters(scheme, parameters, asked.private.support)
-
-
-def _simulated(options: DemoOptions, work: Path, *, labels: bool) -> dict[str, Path]:
-    from lab.demo.vehicles import simulated_files
-    from lab.qoe.windows import GOOD_ABOVE
-
-    above = GOOD_ABOVE if labels else None
-    return simulated_files(work / "data", options.vehicles or 15, options.seed, good_above=above)
 
 
 def _bounds(known: set[str]) -> dict[str, Any]:

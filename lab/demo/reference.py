@@ -14,6 +14,7 @@ from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_s
 from edge_agent.sources import Source
 from glassfleet import simulation
 from glassfleet.contract import catalogue
+from glassfleet.contract.messages import Contribution, Task
 from glassfleet.contract.scheme import input_quantiles_of, personal_model, promises_central
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
@@ -190,28 +191,31 @@ MANY_ROUNDS = 30
 """An elastic run of so many rounds is shown at a quick pace: it waits for laggards again and again."""
 
 
-@dataclass(frozen=True)
-class Preflight:
-    """What was learned from it.
+def run_preflight(
+    scheme: Any, parameters: Any, rows: Sequence[Source], seed: int, *, at_most: int
+) -> tuple[int, float]:
+    """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet.
 
-    Attributes
-    ----------
-    rounds : int
-        The search for the domain included; at most as many as were asked for.
-    seconds : float
-        The longest that one vehicle worked on an answer.
+    Returns
+    -------
+    int, float
+        Rounds, the search for the domain included; and the most seconds that a vehicle worked on an answer.
     """
-
-    rounds: int
-    seconds: float
-
-
-def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: int, *, at_most: int) -> Preflight:
-    """Learn from `rows` for at most `at_most` rounds; a run that fails here is left to fail by name in the fleet."""
-    data = {f"vehicle-{number}": part.train for number, part in enumerate(rows)}
+    data = {f"vehicle-{number}": part.train for number, part in enumerate([*rows, *rows][:2])}
     first = data["vehicle-0"]
     labels = first.y.dtype.kind in "UO"
-    short = _Short(scheme, at_most - DOMAIN_ROUNDS)
+    asked, seconds, last = set[str](), 0.0, time.perf_counter()
+
+    def listen(task: Task, _answer: Contribution) -> None:
+        nonlocal seconds, last
+        now = time.perf_counter()
+        if task.digest in asked or not asked:  # else the server's half has worked as well
+            seconds = max(seconds, now - last)
+        last = now
+        if task.digest not in asked and len(asked) == at_most - DOMAIN_ROUNDS:
+            raise _Enough
+        asked.add(task.digest)
+
     with contextlib.suppress(_Enough, GlassfleetError):
         wanted = DiscoveryParameters(
             features=first.features,
@@ -219,46 +223,22 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
             input_quantiles=input_quantiles_of(scheme, labels=labels),
             labels=labels,
         )
-        simulation.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
-    return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)
+        domain, last = discover(wanted, [*data.values()]), time.perf_counter()
+        simulation.federated(scheme, parameters, domain, data, seed, listen=listen)
+    return DOMAIN_ROUNDS + len(asked), seconds
 
 
-def tempo(preflight: Preflight, vehicles: int, participation: str) -> tuple[float, float]:
-    """Return pace and deadline, in seconds, at which a run can be watched and nobody is late for want of CPU."""
-    is_quick = participation == "elastic" and preflight.rounds >= MANY_ROUNDS
+def tempo(rounds: int, seconds: float, vehicles: int, participation: str) -> tuple[float, float]:
+    """Return pace and deadline, in seconds, at which a run can be watched and nobody is late for want of CPU.
+
+    `rounds` and `seconds` are a preflight's.
+    """
+    is_quick = participation == "elastic" and rounds >= MANY_ROUNDS
     # The longest, too: an answer that is long once (a first import, a first population) must not slow every round.
     pace, shortest, longest = (0.05, 0.8, 2.5) if is_quick else (0.2, 2.5, 12.0)
-    together = preflight.seconds * vehicles / (os.cpu_count() or 1)
+    together = seconds * vehicles / (os.cpu_count() or 1)
     return pace, min(longest, max(shortest, round(pace + 0.3 + 2.0 * together, 1)))
 
 
 class _Enough(Exception):  # noqa: N818 - a signal, not an error
     """So many rounds were counted as were asked for."""
-
-
-class _Short:
-    """A scheme, its client and its server in one, that counts rounds and seconds and stops after `at_most` rounds."""
-
-    def __init__(self, scheme: Any, at_most: int) -> None:
-        self.rounds = 0
-        self.seconds = 0.0
-        self.name = scheme.name
-        self.client = self
-        self.server = self
-        self._client, self._server = scheme.client, scheme.server
-        self._at_most = at_most
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    def contribute(self, task: Any, data: Any, rng: Any) -> Any:
-        began = time.perf_counter()
-        answer = self._client.contribute(task, data, rng)
-        self.seconds = max(self.seconds, time.perf_counter() - began)
-        return answer
-
-    def reduce(self, state: Any, contributions: Any) -> Any:
-        self.rounds += 1
-        if self.rounds >= self._at_most:
-            raise _Enough
-        return self._server.reduce(state, contributions)

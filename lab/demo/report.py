@@ -23,6 +23,12 @@ from schemas.text import counted
 SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
 """What the scores are called."""
 
+OF_A_ROUND = (
+    *("phase", "kind", "attempt", "asked", "accepted", "late", "duplicate", "rejected", "dropped"),
+    *("seconds", "bytes", "dropped_agents", "late_agents"),
+)
+"""What the summary tells of a round, as the API shows it."""
+
 
 def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
     """Return the report in lines: scores, cohort, digests, the most used rules, one forecast explained."""
@@ -64,16 +70,8 @@ def summary(result: Result, settings: Settings) -> dict[str, Any]:
     verdict, record = result.verdict, result.record
     return {
         "rounds": [
-            {
-                "number": index + 1,
-                **{name: item[name] for name in ("phase", "kind", "attempt")},
-                **{name: int(item[name]) for name in ("asked", "accepted", "late", "duplicate", "rejected", "dropped")},
-                "seconds": float(item["seconds"]),
-                "bytes": int(item["bytes"]),
-                "dropped_agents": item["dropped_agents"],
-                "late_agents": item["late_agents"],
-            }
-            for index, item in enumerate(result.status["rounds"])
+            {"number": number} | {name: item[name] for name in OF_A_ROUND}
+            for number, item in enumerate(result.status["rounds"], 1)
         ],
         "cohort": list(record.cohort),
         "model": {"name": record.name, "version": record.version, "digest": record.digest}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -18,31 +18,29 @@ REGRESSION = ("abalone", "wine_quality")
 CURVES = ("compas", "abalone")
 """Sets that the generations and the participation are shown on."""
 
-GENERATIONS = (0, 5, 10, 25, 50, 100)
-SHARES = (1.0, 0.5, 0.25, 0.1)
-LINES: dict[str, tuple[str, dict[str, Any]]] = {
-    "FedGA": ("fedga", {}),
-    "IBM tree, the paper's noise (not private)": ("dp_tree", {"parameters": {"noise": "paper"}}),
-    "IBM tree, private at each agent": ("dp_tree", {"parameters": {"noise": "local"}}),
+LINES: Mapping[Any, Mapping[str, Any]] = {
+    "FedGA": {},
+    "IBM tree, the paper's noise (not private)": {"scheme": "dp_tree", "parameters": {"noise": "paper"}},
+    "IBM tree, private at each agent": {"scheme": "dp_tree", "parameters": {"noise": "local"}},
 }
-"""Scheme and arguments of the lines of the table."""
+"""Arguments of the lines of the table."""
+GENERATIONS = {count: {"parameters": {"generations": count}} for count in (0, 5, 10, 25, 50, 100)}
+SHARES = {share: {"participation": share} for share in (1.0, 0.5, 0.25, 0.1)}
+"""Arguments of the points of the curves."""
+AS_IT_IS: Mapping[Any, Mapping[str, Any]] = {"": {}}
 
 
-def _splits(name: str, full: bool, scheme: str = "fedga", **arguments: Any) -> list[Job]:
-    """Return a job for each split, of which the paper has ten."""
-    whole = {"scheme": scheme, "file": file_of(name), "classes": name in CLASSIFICATION, **arguments}
-    return [Job("fedga", {**whole, "split": split}) for split in range(10 if full else 3)]
+def _jobs_of(names: Sequence[str], cases: Mapping[Any, Mapping[str, Any]]) -> Callable[[Path, bool], Jobs]:
+    """Return what gives the jobs of each case and set: one for each split, of which the paper has ten."""
 
+    def job(name: str, arguments: Mapping[str, Any], split: int) -> Job:
+        whole = {"scheme": "fedga", "file": file_of(name), "classes": name in CLASSIFICATION, **arguments}
+        return Job("fedga", {**whole, "split": split})
 
-def _jobs_of(names: Sequence[str]) -> Callable[[Path, bool], Jobs]:
-    return lambda data, full: {name: _splits(name, full) for name in present(data, names)}
-
-
-def _classification_jobs(data: Path, full: bool) -> Jobs:
-    return {
-        (title, name): _splits(name, full, scheme, **arguments)
-        for title, (scheme, arguments) in LINES.items()
-        for name in present(data, CLASSIFICATION)
+    return lambda data, full: {
+        (case, name): [job(name, arguments, split) for split in range(10 if full else 3)]
+        for case, arguments in cases.items()
+        for name in present(data, names)
     }
 
 
@@ -96,8 +94,8 @@ def _classification(found: Found) -> Blocks:
 
 
 def _regression(found: Found) -> Blocks:
-    series = {name: _deltas(splits) for name, splits in found.items()}
-    rows = [[name, *_scores(splits, larger=False)] for name, splits in found.items()]
+    series = {name: _deltas(splits) for (_, name), splits in found.items()}
+    rows = [[name, *_scores(splits, larger=False)] for (_, name), splits in found.items()]
     header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
     words = "Delta of the RMSE in percent, an agent and split a dot: left of the line the federated tree is better"
     return [
@@ -109,7 +107,7 @@ def _regression(found: Found) -> Blocks:
 
 def _sizes(found: Found) -> Blocks:
     rows: Rows = []
-    for name, splits in found.items():
+    for (_, name), splits in found.items():
         own, alone = (fmean(split["nodes"][kind] for split in splits) for kind in ("federated", "local"))
         rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
     return [
@@ -118,44 +116,33 @@ def _sizes(found: Found) -> Blocks:
     ]
 
 
-def _curve_jobs(values: Sequence[float], arguments: Callable[[float], dict[str, Any]]) -> Callable[[Path, bool], Jobs]:
-    return lambda data, full: {
-        (name, value): _splits(name, full, **arguments(value)) for name in present(data, CURVES) for value in values
-    }
-
-
 def _curve(key: str, words: str) -> Callable[[Found], Blocks]:
     def make(found: Found) -> Blocks:
         series: dict[str, tuple[list[float], list[float]]] = {}
-        for (name, value), splits in found.items():
+        for (value, name), splits in found.items():
             # An error that falls is better: turned, so that up is better for both.
             sign, score = (1.0, "F1") if name in CLASSIFICATION else (-1.0, "RMSE, sign turned")
             at, means = series.setdefault(f"{name} ({score})", ([], []))
             at.append(value)
             means.append(sign * fmean(_deltas(splits)))
         picture = plots.curves(series, key, "delta in %, up is better")
-        header = ["set", *(f"{value:g}" for value in dict.fromkeys(value for _, value in found))]
+        header = ["set", *(f"{value:g}" for value in dict.fromkeys(value for value, _ in found))]
         rows = [[title, *(f"{mean:+.2f}" for mean in means)] for title, (_, means) in series.items()]
         return [Picture(f"fedga-{key}", words, picture), Table(f"Mean delta in % by {key}", header, rows)]
 
     return make
 
 
-_OF_GENERATIONS = _curve_jobs(GENERATIONS, lambda count: {"parameters": {"generations": int(count)}})
-_OF_SHARES = _curve_jobs(SHARES, lambda share: {"participation": share})
-
 CHAPTERS = tuple(
-    Chapter(f"fedga-{key}", PAPER, title, jobs, blocks, tuple(map(file_of, names)), (f"fedga-{figure}",))
-    for key, title, jobs, blocks, names, figure in (
-        ("classification", "Figure 3: federated against local trees, classification",
-         _classification_jobs, _classification, CLASSIFICATION, 3),
-        ("regression", "Figure 6: federated against local trees, regression",
-         _jobs_of(REGRESSION), _regression, REGRESSION, 6),
-        ("size", "Figure 7: size of the trees",
-         _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, (*CLASSIFICATION, *REGRESSION), 7),
-        ("generations", "Figure 8: generations", _OF_GENERATIONS,
-         _curve("generations", "Mean delta against the number of generations"), CURVES, 8),
-        ("participation", "Figure 10: part of the agents per generation", _OF_SHARES,
-         _curve("participation", "Mean delta against the share of agents that answer a generation"), CURVES, 10),
+    Chapter(f"fedga-{key}", PAPER, f"Figure {figure}: {title}", _jobs_of(names, cases), blocks,
+            tuple(map(file_of, names)), (f"fedga-{figure}",))
+    for figure, key, title, names, cases, blocks in (
+        (3, "classification", "federated against local trees, classification", CLASSIFICATION, LINES, _classification),
+        (6, "regression", "federated against local trees, regression", REGRESSION, AS_IT_IS, _regression),
+        (7, "size", "size of the trees", (*CLASSIFICATION, *REGRESSION), AS_IT_IS, _sizes),
+        (8, "generations", "generations", CURVES, GENERATIONS,
+         _curve("generations", "Mean delta against the number of generations")),
+        (10, "participation", "part of the agents per generation", CURVES, SHARES,
+         _curve("participation", "Mean delta against the share of agents that answer a generation")),
     )
 )  # fmt: skip

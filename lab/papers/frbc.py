@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from lab.experiments.folds import SHORT, FoldResult
+from lab.experiments.folds import SHORT, FoldResult, mean_of
 from lab.papers import plots
 from lab.papers.jobs import FOLDS, Chapter, Found, Job, Jobs, fold_jobs
 from lab.papers.page import Blocks, Cell, Picture, Rows, Table, Text, number, wilcoxon_table
@@ -51,59 +50,42 @@ class Spread(NamedTuple):
         return f"{self.mean:.{digits}f} ± {self.std:.{digits}f}"
 
 
-class Summary(NamedTuple):
-    """Averages as the paper's tables have them, by setting.
-
-    Attributes
-    ----------
-    f1 : dict of str to dict of str to Spread
-        F1 of each class: over nodes, each averaged over the folds.
-    rules : dict of str to Spread
-        Number of rules: LL over nodes, each averaged over the folds; FL and CL over folds.
-    """
-
-    f1: dict[str, dict[str, Spread]]
-    rules: dict[str, Spread]
+def f1_of(folds: Sequence[FoldResult]) -> dict[str, dict[str, Spread]]:
+    """Return F1 of each class by the papers' names of the settings: over nodes, each averaged over the folds."""
+    return {
+        SHORT[setting]: {label: Spread(line["mean"], line["std"]) for label, line in each["test_f1"]["classes"].items()}
+        for setting, each in mean_of(folds).items()
+    }
 
 
-def summarise(folds: Sequence[FoldResult]) -> Summary:
-    """Average over folds, then over nodes; by the papers' names of the settings."""
-    f1, rules = {}, {}
-    for name in folds[0]:
-        results = [fold[name] for fold in folds]
-        f1[SHORT[name]] = {
-            label: _mean_and_deviation(_by_node([result["test_classes"][label] for result in results]))
-            for label in results[0]["test_classes"]
-        }
-        counts = [[float(size["rules"]) for size in result["sizes"]] for result in results]
-        rules[SHORT[name]] = _mean_and_deviation(_by_node(counts) if name == "local" else [one for (one,) in counts])
-    return Summary(f1, rules)
+def rules_of(folds: Sequence[FoldResult]) -> dict[str, Spread]:
+    """Return numbers of rules: LL over nodes, each averaged over the folds; FL and CL over folds."""
+    spreads = {}
+    for setting in folds[0]:
+        counts = [[float(size["rules"]) for size in fold[setting]["sizes"]] for fold in folds]
+        values = [fmean(line) for line in (zip(*counts, strict=True) if setting == "local" else counts)]
+        spreads[SHORT[setting]] = Spread(fmean(values), stdev(values))
+    return spreads
 
 
-def _by_node(folds: Sequence[Sequence[float]]) -> list[float]:
-    return [fmean(column) for column in zip(*folds, strict=True)]
-
-
-def _mean_and_deviation(values: Sequence[float]) -> Spread:
-    return Spread(fmean(values), stdev(values) if len(values) > 1 else 0.0)
-
-
-def _iid_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {"": fold_jobs("magic", "frbc")}
-
-
-def _table_1_jobs(data: Path, full: bool) -> Jobs:
-    made = dict(_iid_jobs(data, full))
-    for name, parameters in VARIANTS.items():
-        made[name] = fold_jobs("magic", "frbc", parameters=dict(parameters), settings=["federated"])
-    for name in OPAQUE:
-        where = {"file": FILE, "protocol": "frbc", "reference": name}
-        made[name] = [Job("reference", {**where, "fold": fold}) for fold in range(FOLDS)]
-    return made
+IID: Jobs = {"": fold_jobs("magic", "frbc")}
+TABLE_1_JOBS: Jobs = {
+    **IID,
+    **{
+        name: fold_jobs("magic", "frbc", parameters=dict(parameters), settings=["federated"])
+        for name, parameters in VARIANTS.items()
+    },
+    **{
+        name: [Job("reference", {"file": FILE, "protocol": "frbc", "reference": name, "fold": k}) for k in range(FOLDS)]
+        for name in OPAQUE
+    },
+}
+SKEWS: Jobs = {skew: fold_jobs("magic", "frbc", skew=skew) for skew in ("quantity", "quantity+label")}
+REDUCTION: Jobs = {"": [Job("curve", {"file": FILE, "fold": 0, "sizes": list(SIZES)})]}
 
 
 def _table_1(found: Found) -> Blocks:
-    f1 = summarise(found[""]).f1
+    f1 = f1_of(found[""])
     rows: Rows = [
         [
             setting,
@@ -112,7 +94,7 @@ def _table_1(found: Found) -> Blocks:
         for setting, printed in TABLE_1.items()
     ]
     for name in VARIANTS:
-        other = summarise(found[name]).f1["FL"]
+        other = f1_of(found[name])["FL"]
         rows.append([f"FL, {name}", *(other[label].text() for label in CLASSES)])
     opaque: Rows = []
     for reference, (title, printed_pair) in OPAQUE.items():
@@ -132,7 +114,7 @@ def _table_1(found: Found) -> Blocks:
 
 
 def _table_2(found: Found) -> Blocks:
-    rules = summarise(found[""]).rules
+    rules = rules_of(found[""])
     return [
         Text(
             "LL: every reproduction that is known gives 455.5; the printed 445.5, with the same deviation, looks "
@@ -166,14 +148,10 @@ def _ecdf(found: Found) -> Blocks:
     ]
 
 
-def _skew_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {skew: fold_jobs("magic", "frbc", skew=skew) for skew in ("quantity", "quantity+label")}
-
-
 def _skewed(found: Found) -> Blocks:
     rows: Rows = []
     for skew, folds in found.items():
-        for setting, f1 in summarise(folds).f1.items():
+        for setting, f1 in f1_of(folds).items():
             printed = SKEWED.get((skew, setting), (None, None))
             cells = [number(f1[label].mean, value, 3) for label, value in zip(CLASSES, printed, strict=True)]
             rows.append([f"{skew}, {setting}", *cells])
@@ -186,10 +164,6 @@ def _skewed(found: Found) -> Blocks:
         ),
         Table("MAGIC, F1", ["nodes", *HEADS], rows, counted=False),
     ]
-
-
-def _reduction_jobs(data: Path, full: bool) -> Jobs:  # noqa: ARG001 - the same either way
-    return {"": [Job("curve", {"file": FILE, "fold": 0, "sizes": list(SIZES)})]}
 
 
 def _reduction(found: Found) -> Blocks:
@@ -208,12 +182,12 @@ def _reduction(found: Found) -> Blocks:
 
 
 CHAPTERS = tuple(
-    Chapter(key, PAPER, title, jobs, blocks, (FILE,))
+    Chapter(key, PAPER, title, lambda *_, jobs=jobs: jobs, blocks, (FILE,))
     for key, title, jobs, blocks in (
-        ("frbc-1", "Table I: F1 of each class, IID nodes", _table_1_jobs, _table_1),
-        ("frbc-2", "Table II: number of rules", _iid_jobs, _table_2),
-        ("frbc-ecdf", "Distribution of F1 over nodes and folds", _iid_jobs, _ecdf),
-        ("frbc-skew", "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed),
-        ("frbc-reduction", "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction),
+        ("frbc-1", "Table I: F1 of each class, IID nodes", TABLE_1_JOBS, _table_1),
+        ("frbc-2", "Table II: number of rules", IID, _table_2),
+        ("frbc-ecdf", "Distribution of F1 over nodes and folds", IID, _ecdf),
+        ("frbc-skew", "Uneven nodes: quantity skew, and quantity and label skew", SKEWS, _skewed),
+        ("frbc-reduction", "Fewer rules: the trade-off of size and F1", REDUCTION, _reduction),
     )
 )

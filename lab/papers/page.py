@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -158,26 +158,21 @@ class Report:
 LEVEL = 0.05
 
 
-class Signed(NamedTuple):
-    """A Wilcoxon signed-rank test over pairs: the sums of the ranks of positive and negative differences, and p.
+def wilcoxon(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Test whether `first` and `second`, in pairs, come from the same distribution; equal pairs are left out.
 
-    p is two-sided; 1 when no pair differs.
+    Returns
+    -------
+    float, float, float
+        The sums of the ranks of positive and of negative differences, and p: two-sided; 1 when no pair differs.
     """
-
-    plus: float
-    minus: float
-    p: float
-
-
-def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Signed:
-    """Test whether `first` and `second`, in pairs, come from the same distribution; equal pairs are left out."""
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[difference != 0]
     if not len(difference):
-        return Signed(0.0, 0.0, 1.0)
+        return 0.0, 0.0, 1.0
     ranks = stats.rankdata(np.abs(difference))
     test: Any = stats.wilcoxon(difference)
-    return Signed(float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue))
+    return float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()), float(test.pvalue)
 
 
 def wilcoxon_table(caption: str, pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]], better: str) -> Table:

@@ -20,7 +20,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.evaluation.f1 import class_counts
 from glassfleet.simulation import drawn, federated, learn_local
-from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
+from lab.protocols.paper import PaperProtocol, Rows, minmax_domain, rmse
 
 AGENTS = 20
 SPLITS = 10
@@ -119,7 +119,7 @@ def _macro(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
 
 def _score(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
     if domain.target is not None:
-        return float(np.sqrt(np.mean((predictions - y) ** 2)))
+        return rmse(predictions, y)
     return float(f1(*class_counts(predictions, y, domain.classes), 1 if len(domain.classes) == 2 else None))
 
 

@@ -20,6 +20,11 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 
 
+def made(module: str, kind: str, **settings: Any) -> Any:
+    """Return an estimator of another package, which is an extra; it has ``fit`` and ``predict``."""
+    return getattr(import_module(module), kind)(**settings)
+
+
 @dataclass(frozen=True)
 class Reference:
     """A learner of scikit-learn.
@@ -45,9 +50,8 @@ class Reference:
 
     def make(self, *, classify: bool) -> Any:
         """Return an estimator with ``fit`` and ``predict``."""
-        module = import_module(f"sklearn.{self.module}")  # an extra
-        kind = getattr(module, self.classifier if classify else self.regressor)
-        return kind(random_state=0, **self.settings, **({} if classify else self.for_numbers))
+        kind, more = (self.classifier, {}) if classify else (self.regressor, self.for_numbers)
+        return made(f"sklearn.{self.module}", kind, random_state=0, **self.settings, **more)
 
 
 REFERENCES: Final[Mapping[str, Reference]] = {
@@ -206,27 +210,9 @@ def _answer(tree: Any, lines: Mapping[int, Any], X: Array) -> Array:
     return answers
 
 
-def _cubist(rules: int, committees: int = 1) -> Any:
-    from cubist import Cubist  # an extra
-
-    return Cubist(n_rules=rules, n_committees=committees)
-
-
 def _cubist_size(fitted: Any) -> Size:
     lines = fitted.coeffs_.drop(columns=["committee", "rule"]).to_numpy(dtype=np.float64)
     return {"rules": len(lines), "parameters": int(np.count_nonzero(np.nan_to_num(lines))) + len(fitted.splits_)}
-
-
-def _boosted_curves() -> Any:
-    from interpret.glassbox import ExplainableBoostingRegressor  # an extra
-
-    return ExplainableBoostingRegressor(random_state=0, n_jobs=1)
-
-
-def _cart_of(leaves: int) -> Any:
-    from sklearn.tree import DecisionTreeRegressor
-
-    return DecisionTreeRegressor(max_leaf_nodes=leaves, random_state=0)
 
 
 def _cart_size(fitted: Any) -> Size:
@@ -238,23 +224,29 @@ def _lines_size(fitted: LinearLeaves) -> Size:
     return {"rules": len(fitted.lines), "parameters": int(used) + len(fitted.lines) - 1}
 
 
+_cubist = partial(made, "cubist", "Cubist")
+_cart = partial(made, "sklearn.tree", "DecisionTreeRegressor", random_state=0)
+_curves = partial(made, "interpret.glassbox", "ExplainableBoostingRegressor", random_state=0, n_jobs=1)
+
 ANCHORS: Final[Mapping[str, Anchor]] = {
     **{
-        f"cubist-{rules}": Anchor(f"Cubist (at most {rules} rules)", "cubist", partial(_cubist, rules), _cubist_size)
-        for rules in SIZES
+        f"cubist-{n}": Anchor(
+            f"Cubist (at most {n} rules)", "cubist", partial(_cubist, n_rules=n, n_committees=1), _cubist_size
+        )
+        for n in SIZES
     },
     "cubist-5-committees": Anchor(
-        f"Cubist (5 committees of {LEAVES})", "cubist", partial(_cubist, LEAVES, 5), _cubist_size
+        f"Cubist (5 committees of {LEAVES})", "cubist", partial(_cubist, n_rules=LEAVES, n_committees=5), _cubist_size
     ),
     **{
-        f"cart-{leaves}": Anchor(f"CART ({leaves} leaves)", "sklearn", partial(_cart_of, leaves), _cart_size)
-        for leaves in SIZES
+        f"cart-{n}": Anchor(f"CART ({n} leaves)", "sklearn", partial(_cart, max_leaf_nodes=n), _cart_size)
+        for n in SIZES
     },
     "linear-leaves": Anchor("CART with linear leaves", "sklearn", LinearLeaves, _lines_size),
     "ebm": Anchor(
         "EBM (curves and pairs)",
         "interpret",
-        _boosted_curves,
+        _curves,
         lambda fitted: {
             "rules": len(fitted.term_features_),
             "parameters": int(sum(scores.size for scores in fitted.term_scores_)),

@@ -108,7 +108,7 @@ def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
     # A handover costs half of the second in which it happens.
     moved = np.diff(serving, axis=1, prepend=serving[:, :1]) != 0
     throughput = np.where(moved, 0.5 * throughput, throughput)
-    playback = play(rng, throughput)
+    displayed, buffer = play(rng, throughput)
 
     metrics = {
         "sinr_db": sinr,
@@ -118,8 +118,8 @@ def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
         "occupied_blocks": occupied,
         "cqi": cqi.astype(np.float64),
         "throughput_mbps": throughput / 1e6,
-        "buffer_s": playback.buffer,
-        "displayed_share": playback.displayed,
+        "buffer_s": buffer,
+        "displayed_share": displayed,
     }
     table = np.stack([metrics[name] for name in METRICS], axis=-1)
     lengths = rows + WINDOW - 1 + HORIZON
@@ -230,27 +230,16 @@ GROUP, KEY_RATIO = 25, 4.0
 """Frames from one key frame to the next, and how many times larger a key frame is than the others."""
 
 
-@dataclass(frozen=True)
-class Playback:
-    """What came of it, second by second, shape (runs, seconds).
-
-    Attributes
-    ----------
-    displayed : ndarray
-        Share of the second's frames that were shown, [0, 1].
-    buffer : ndarray
-        Seconds of video in the playout buffer at the end of the second.
-    """
-
-    displayed: FloatArray
-    buffer: FloatArray
-
-
-def play(rng: np.random.Generator, capacity: FloatArray) -> Playback:
+def play(rng: np.random.Generator, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Play the stream over links of `capacity`, bits per second, shape (runs, seconds).
 
     Work is counted in bits served since the start of the run. A frame that enters a queue of b bits, when the link
     could have served w, has arrived when the link could have served w + b + its own size.
+
+    Returns
+    -------
+    ndarray, ndarray, of shape (runs, seconds)
+        Share of the second's frames that were shown, [0, 1]; seconds of video in the playout buffer at its end.
     """
     runs, seconds = capacity.shape
     frames = seconds * FPS
@@ -273,7 +262,7 @@ def play(rng: np.random.Generator, capacity: FloatArray) -> Playback:
     arrival = np.stack([_when(row, clock, work) for row, work in zip(served, finish, strict=True)])
     due = made + PLAYOUT_DELAY
     shown = arrival <= due
-    return Playback(_share_shown(shown, seconds), _buffered(rng, arrival, shown, due, clock[1:]))
+    return _share_shown(shown, seconds), _buffered(rng, arrival, shown, due, clock[1:])
 
 
 def _sizes(rng: np.random.Generator, runs: int, frames: int) -> FloatArray:

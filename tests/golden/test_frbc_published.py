@@ -11,7 +11,7 @@ from glassfleet.contract.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.simulation import central
 from lab.experiments.folds import plan_of, run_fold
-from lab.papers.frbc import summarise
+from lab.papers.frbc import f1_of, rules_of
 from lab.protocols.frbc import reduction_curve
 from lab.protocols.paper import minmax_domain
 from tests.support.datasets import dataset
@@ -34,15 +34,8 @@ def magic() -> Dataset:
 def _summary(dataset: Any, settings: Any = ("local", "federated", "central"), **parameters: Any) -> Any:
     plan = plan_of(load("frbc"), dataset, parameters, settings)
     results = [run_fold(plan, dataset, fold) for fold in range(plan.folds)]
-    summary = summarise(results)
-    lines = {
-        setting: (
-            summary.f1[setting]["g"].text(),
-            summary.f1[setting]["h"].text(),
-            f"{summary.rules[setting].mean:.1f} ± {summary.rules[setting].std:.1f}",
-        )
-        for setting in summary.f1
-    }
+    f1, rules = f1_of(results), rules_of(results)
+    lines = {each: (f1[each]["g"].text(), f1[each]["h"].text(), rules[each].text(1)) for each in f1}
     return lines, results
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -122,10 +121,6 @@ class FederatedPerceptron(SumScheme[PerceptronQuestion]):
         """Return the round, of how many, and the number of weights."""
         done = {"round": question.number, "rounds": question.parameters.rounds}
         return {"stage": "training", **done, "parameters": question.shape.size}
-
-    def exact(self, parameters: Any) -> Any:
-        """Return `parameters` as they are: nothing is nullified."""
-        return parameters
 
     def cost(self, question: PerceptronQuestion, rows: int) -> Cost:
         """Return what an answer takes: so many steps of Adam, each over a batch and all weights."""

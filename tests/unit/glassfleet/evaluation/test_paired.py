@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edge_agent.models.evaluation import root_mean_square
 from glassfleet.evaluation.paired import (
     LEVEL,
     MARGIN,
@@ -15,7 +16,7 @@ from glassfleet.evaluation.paired import (
     difference,
     over_vehicles,
 )
-from lab.benchmarks.gate import Drift, longest, power, root_mean_square, simulated
+from lab.benchmarks.gate import Drift, longest, power, simulated
 
 
 @pytest.mark.parametrize(("vehicles", "fleets", "nights"), [(3, 6, 20), (8, 3, 20)])

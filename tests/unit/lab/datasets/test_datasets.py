@@ -16,21 +16,10 @@ from click.testing import CliRunner
 from console import main
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import RawTable, fetch, read_any, read_tagged, verify
+from lab.datasets.fetch import RawTable, fetch, read_any, read_arff, verify
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, VerificationError
 from tests.support.processes import serving
-
-KEEL = """@relation weather
-@attribute Wind real [0.0, 9.5]
-@attribute Temperature real[-3.0,40.0]
-@attribute Sky {clear, cloudy}
-@inputs Wind, Sky
-@outputs Temperature
-@data
-1.50, 20.0, clear
-2.0, 21.5, cloudy
-"""
 
 ARFF = """% a comment
 @RELATION weather
@@ -44,14 +33,15 @@ ARFF = """% a comment
 2,'partly cloudy',21.5
 """
 
+WEATHER = ARFF.replace("'the sky'", "Sky").replace("partly ", "")
+
 CSV = "Wind,Sky,Temperature\n1.5,clear,20\n2,cloudy,21.50\n"
 
 WANTED = RawTable(("Wind", "Sky", "Temperature"), [["1.50", "clear", "20.0"], ["2.0", "cloudy", "21.5"]])
 
 
-def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells() -> None:
-    assert read_tagged(KEEL) == WANTED
-    table = read_tagged(ARFF)
+def test_arff_is_read_with_quoted_names_and_cells() -> None:
+    table = read_arff(ARFF)
     assert table.names == ("Wind", "the sky", "Temperature")
     assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
 
@@ -59,15 +49,13 @@ def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells(
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("a.dat", b"@relation x\n1,2\n", "line 2: '1,2' stands before @data"),
         ("a.arff", b"@relation x\n", "no @data line"),
         ("a.arff", b"@attribute a real\n@attribute b real\n@data\n1,2\n3\n", "row 5: 1 cells, there are 2 columns"),
-        ("a.arff", b"@attribute a real\n@data\n{0 1}\n", "sparse"),
+        ("a.arff", b"@attribute a real\n@attribute b real\n@data\n{0 1}\n", "row 4: 1 cells"),
         ("a.csv", b"a,b\n", "no rows"),
         ("a.csv", b"\xff\xfea", "not UTF-8"),
         ("a.csv.gz", b"plain", "not a gzip file"),
         ("a.xls", b"", "unknown ending"),
-        ("a.dat", b"@attribute a real\n@outputs b\n@data\n1\n", "no column 'b'"),
     ],
 )
 def test_reader_names_the_fault_of_a_file(name: str, data: bytes, reason: str) -> None:
@@ -122,7 +110,7 @@ def known(url: str, **changes: Any) -> Known:
         home="https://example.org",
         licence="none",
         digest=WANTED.digest(),
-        source=Source((f"{url}/weather.dat",)),
+        source=Source((f"{url}/weather.arff",)),
     )
     return replace(first, **changes)
 
@@ -130,12 +118,12 @@ def known(url: str, **changes: Any) -> Known:
 @pytest.mark.parametrize(
     ("path", "data", "source"),
     [
-        ("/weather.dat", KEEL.encode(), {}),
+        ("/weather.arff", WEATHER.encode(), {}),
         ("/weather.csv", CSV.encode(), {}),
         ("/weather.csv.gz", gzip.compress(CSV.encode(), mtime=0), {}),
         ("/t.csv", b"Temperature,Wind,Sky\n20,1.5,clear\n21.5,2,cloudy\n", {"target": "Temperature"}),
         ("/i.csv", b"id,Wind,Sky,T\n1,1.5,clear,20\n2,2,cloudy,21.5\n", {"without": ("id",)}),
-        ("/n.data", b"1.5;clear;20.\n2;cloudy;21.5\n", {"names": ("w", "s", "t"), "delimiter": ";", "strip_last": "."}),
+        ("/n.data", b"1.5,clear,20.\n2,cloudy,21.5\n", {"names": ("w", "s", "t"), "strip_last": "."}),
     ],
 )
 def test_fetch_brings_every_format_into_one_form(
@@ -173,7 +161,7 @@ def test_command_fetches_once_and_verifies(
     server: tuple[str, type[Handler]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, handler = server
-    handler.files["/weather.dat"] = KEEL.encode()
+    handler.files["/weather.arff"] = WEATHER.encode()
     monkeypatch.setattr(command, "DATASETS", {"weather": known(url)})
     folder = str(tmp_path)
     missing = run("verify", "weather", "--data-dir", folder)
@@ -181,7 +169,7 @@ def test_command_fetches_once_and_verifies(
     assert isinstance(run("verify", "--data-dir", folder).exception, DataError)
     assert "fetched, verified" in run("fetch", "weather", "--data-dir", folder).output
     assert "is there" in run("fetch", "weather", "--data-dir", folder).output
-    assert handler.seen == ["/weather.dat"]
+    assert handler.seen == ["/weather.arff"]
     checked = json.loads(run("verify", "--data-dir", folder, "--json").output)
     assert checked == [{"name": "weather", "state": "same", "words": "2 rows, 2 inputs"}]
     (tmp_path / "weather.csv.gz").write_bytes(gzip.compress(CSV.replace("20", "19").encode()))
