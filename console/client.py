@@ -99,21 +99,22 @@ class CoordinatorClient:
             raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?")
         return answer
 
-    def cancel(self, run: str) -> dict[str, Any]:
-        """Cancel a run, and return what the coordinator said.
+    def cancel(self, run: str) -> bool:
+        """Cancel a run, and return whether it had been cancelled already: who asks again after a timeout may.
 
         Raises
         ------
         UsageError
-            It has ended already.
+            It has ended otherwise.
         CoordinatorError, NotFoundError
         """
         before = self.run(run).get("outcome")
-        result = {} if before else self.post(f"/api/runs/{run}/cancel")
+        if before is None:
+            self.post(f"/api/runs/{run}/cancel")
         outcome = before or self.run(run).get("outcome")  # it may have ended by itself just before
-        if before or outcome in {"finished", "failed"}:
+        if outcome not in {None, "cancelled"}:
             raise UsageError(f"{run} has ended already ({outcome}); nothing to cancel")
-        return dict(result)
+        return before is not None
 
     def run_named(self, run: str) -> str:
         """Return the id of a run; ``last`` is the one that was started last; raises NotFoundError."""

@@ -153,13 +153,16 @@ def show(run_id: str, api: CoordinatorClient, *, wait: bool, as_json: bool) -> N
 @coordinator_options
 @json_option
 def cancel(run_id: str, api: CoordinatorClient, *, as_json: bool) -> None:
-    """Cancel a run; its vehicles are told at once. One that has ended is refused (exit code 2).
+    """Cancel a run; its vehicles are told at once.
+
+    One that was cancelled already is no error; one that has ended otherwise is refused (exit code 2).
 
     \b
     Examples:
       glassfleet run cancel run-1f2e3d4c5b6a
     """
-    tell(f"{run_id} cancelled", as_json=as_json, **api.cancel(run_id))
+    words = "had been cancelled already" if api.cancel(run_id) else "cancelled"
+    tell(f"{run_id} {words}", as_json=as_json, run=run_id)
 
 
 def _finish(api: CoordinatorClient, run_id: str, *, as_json: bool, patience: float) -> None:

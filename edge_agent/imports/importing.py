@@ -185,8 +185,7 @@ def _part(engine: ImportDatabase, job: ImportJob, judged: tuple[Text, Dialect, T
 def _convert(cells: CellTable, dialect: Dialect, report: Report) -> None:
     """Let numbers whose unit stands in or under their name get the plan's; raises DataError where they cannot."""
     stated = dict(zip(cells.columns, dialect.units, strict=False))
-    plan = report.plan
-    for name, column in plan.taken.items():
+    for name, column in report.plan.taken.items():
         source = column.source or name
         if column.take != "number" or source not in cells.columns:
             continue

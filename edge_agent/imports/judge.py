@@ -164,7 +164,8 @@ def propose_for(given: TextRows, dialect: Dialect, target: str, where: str) -> P
         There are no rows, or no such target.
     """
     if not given.rows:
-        raise DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", where)
+        mend = "Collect data first, leave this vehicle out, or part cells by one separator each"
+        raise DataError("there are columns but no rows with as many cells", mend, where)
     long = long_of(given)
     if long is not None:
         return _propose_long(given, dialect, long, target)

@@ -129,9 +129,9 @@ class LivePlan:
         return known if self.time is None else self.time.units_of(known)
 
     @cached_property
-    def _sources(self) -> dict[str, str]:
-        """The source's name of each column."""
-        return {name: column.source or name for name, column in self.columns.items()}
+    def _sources(self) -> dict[str, tuple[str, str]]:
+        """The source's name of each column, and the unit in brackets behind it."""
+        return {name: (each.source or name, split_unit(each.source or name)[1]) for name, each in self.columns.items()}
 
     def request(self, source: str, **more: Any) -> SampleRequest:
         """Return the request for the samples of a source; `more` are its other fields."""
@@ -167,12 +167,10 @@ class LivePlan:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
         if self.columns:
-            drive = (
-                {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
-            )
-            values = drive | {
-                name: self._fitted(name, self._cell(name, values[source], units.get(source, split_unit(source)[1])))
-                for name, source in self._sources.items()
+            drive = "" if self.time is None else self.time.drive
+            values = ({drive: values[drive]} if drive and drive in values else {}) | {
+                name: self._fitted(name, self._cell(name, values[source], units.get(source, unit)))
+                for name, (source, unit) in self._sources.items()
                 if source in values
             }
             if self.time is None and self.column:

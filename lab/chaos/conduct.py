@@ -323,7 +323,7 @@ class _Conductor:
             case "worker-kill" | "worker-freeze":
                 worker = 1 + int(fault.strength)
                 fleet.signal_worker(worker, signal.SIGKILL if fault.kind == "worker-kill" else signal.SIGSTOP)
-                return lambda: fleet.signal_worker(worker, signal.SIGCONT)
+                return fleet.thaw_workers
             case "link-cut" | "link-stall" | "link-delay":
                 fleet.proxy.harm(name, fault.kind.removeprefix("link-"), fault.strength)
                 return lambda: fleet.proxy.mend(name)

@@ -77,6 +77,7 @@ class Fleet:
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
+        self._frozen_workers: set[int] = set()
         count = WORKERS if "workers" in modes else 1
         self.office = CertificateOffice(work, FLEET, COORDINATOR, list(files), count) if "secure" in modes else None
         self.broker: ChildBroker = (
@@ -166,6 +167,14 @@ class Fleet:
         if process.is_running and pids and pids[-1] not in ended:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids[-1], number)
+                if number == signal.SIGSTOP:
+                    self._frozen_workers.add(pids[-1])
+
+    def thaw_workers(self) -> None:
+        """Let the intake workers go on that were stopped, if they live: they may be of a coordinator that is gone."""
+        while self._frozen_workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._frozen_workers.pop(), signal.SIGCONT)
 
     # The broker
 
@@ -243,6 +252,7 @@ class Fleet:
 
     def close(self) -> None:
         """End everything. Idempotent."""
+        self.thaw_workers()
         self.processes.end(patience=5.0)
         with contextlib.suppress(OSError):
             self.thaw(BROKER)

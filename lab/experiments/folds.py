@@ -299,7 +299,7 @@ def _averages(folds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if by_class[0]:
             lines = {label: _over_folds([fold[label] for fold in by_class]) for label in by_class[0]}
             scores[name]["classes"] = {
-                label: {**line, "std": _std(line["per_client"])} for label, line in lines.items()
+                label: {**line, "std": std_of(line["per_client"])} for label, line in lines.items()
             }
     complexity = {name: fmean(fold["complexity"][name] for fold in folds) for name in folds[0]["complexity"]}
     rest = {
@@ -314,5 +314,6 @@ def _over_folds(lines: Sequence[Sequence[float]]) -> dict[str, Any]:
     return {"per_client": per_client, "mean": fmean(per_client), "per_fold": [list(line) for line in lines]}
 
 
-def _std(values: Sequence[float]) -> float:
+def std_of(values: Sequence[float]) -> float:
+    """Return the standard deviation (n - 1); 0 of a single value."""
     return stdev(values) if len(values) > 1 else 0.0

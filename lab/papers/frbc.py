@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from lab.experiments.folds import SHORT, FoldResult, mean_of
+from lab.experiments.folds import SHORT, FoldResult, mean_of, std_of
 from lab.papers import plots
 from lab.papers.jobs import FOLDS, Chapter, Found, Job, Jobs, fold_jobs
 from lab.papers.page import Blocks, Cell, Picture, Rows, Table, Text, number, wilcoxon_table
@@ -64,7 +64,7 @@ def rules_of(folds: Sequence[FoldResult]) -> dict[str, Spread]:
     for setting in folds[0]:
         counts = [[float(size["rules"]) for size in fold[setting]["sizes"]] for fold in folds]
         values = [fmean(line) for line in (zip(*counts, strict=True) if setting == "local" else counts)]
-        spreads[SHORT[setting]] = Spread(fmean(values), stdev(values))
+        spreads[SHORT[setting]] = Spread(fmean(values), std_of(values))
     return spreads
 
 

@@ -7,12 +7,12 @@ from deploy.site import size
 MOST = {
     "product: lines of code": 47_818,
     "product: modules": 438,
-    "lab: lines of code": 9_367,
+    "lab: lines of code": 9_375,
     "lab: modules": 95,
-    "tests: lines of code": 37_573,
+    "tests: lines of code": 37_597,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 57_009,
+    "documentation: words": 57_047,
     "README: words": 1_000,
     "glossary: entries": 40,
 }

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lab.chaos.fleet import STARTED, Fleet
+from lab.chaos.schedule import COORDINATOR
 from lab.processes import ProcessError, ProcessFleet
 from tests.support.processes import eventually
 
@@ -42,3 +46,28 @@ def test_process_that_ended_by_itself_is_told_with_its_last_words_and_code(tmp_p
     with pytest.raises(ProcessError, match="p ended with exit code 1: no such file"):
         process.check()
     assert process.end() == 1
+
+
+WORKER = f"""
+import os, time
+print('{{"event": "{STARTED}", "worker": 1, "pid": ' + str(os.getpid()) + "}}", flush=True)
+time.sleep(60)
+"""
+"""A coordinator's log, whose intake worker is the process itself."""
+
+
+def test_frozen_intake_worker_goes_on_when_its_coordinator_has_begun_another_life(tmp_path: Path) -> None:
+    chaos: Any = object.__new__(Fleet)  # without a broker
+    chaos.leader, chaos._frozen_workers = COORDINATOR, set()
+    with ProcessFleet(tmp_path) as fleet:
+        first, second = (fleet.add(name, ["-c", WORKER], {}, [sys.executable]) for name in ("first", "second"))
+        for process in (first, second):
+            process.start()
+            eventually(process.logged)
+        chaos.processes = {COORDINATOR: first}
+        chaos.signal_worker(1, signal.SIGSTOP)
+        state = Path(f"/proc/{json.loads(first.logged())['pid']}/stat")
+        eventually(lambda: " T " in state.read_text())
+        chaos.processes = {COORDINATOR: second}
+        chaos.thaw_workers()
+        eventually(lambda: " T " not in state.read_text())

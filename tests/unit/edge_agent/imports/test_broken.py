@@ -49,6 +49,7 @@ REFUSED: dict[str, tuple[bytes | Callable[[], bytes], str]] = {
     "nul bytes alone": (b"\0" * 5000, "holds no text"),
     "comments alone": (b"# a\n# b\n", "no rows, only comments"),
     "names alone": (b"time,speed,fuel\n", "no rows"),
+    "cells parted by two blanks": (b"a b c\n1  2  3\n4  5  6\n", "no rows with as many cells. Collect data first, leave this vehicle out, or part cells by one"),
     "names and units alone": (b"time,speed,fuel\ns,km/h,l/h\n", "no rows"),
     "one number": (b"1\n", "one column"),
     "one word": (b"hello\n", "no separator"),

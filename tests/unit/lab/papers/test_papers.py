@@ -13,6 +13,7 @@ from scipy import stats
 
 from console.progress import Work
 from lab.papers.command import papers
+from lab.papers.frbc import Spread, rules_of
 from lab.papers.jobs import Job, results_of
 from lab.papers.page import (
     Cell,
@@ -155,3 +156,7 @@ def test_command_makes_a_report_with_the_published_digits(glassfleet_data: Path,
     assert "[1/" not in again.stderr
     assert (out / "report.md").read_text() == text
     assert all(json.loads(path.read_text()) for path in (out / "results").iterdir())
+
+
+def test_rules_of_a_single_fold_do_not_spread() -> None:
+    assert rules_of([{"federated": {"sizes": [{"rules": 7}]}}]) == {"FL": Spread(7.0, 0.0)}
