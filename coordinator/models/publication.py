@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -187,15 +187,17 @@ class ModelPublisher:
         return [each for each in models if each in newest or (each.name, each.version) in pinned]
 
     def _read(self, heads: Iterable[StoredModel]) -> list[StoredModel]:
-        """Return versions with their records: of a name with many, few are read."""
-        read = (self.registry.journal.model(each.name, each.version) for each in heads)
-        return [model for model in read if model is not None]
+        """Return versions with their records, without damaged ones: what the broker has of these may be whole."""
+        result: list[StoredModel] = []
+        for each in heads:
+            with suppress(NotFoundError, DamagedError):
+                result.append(self.registry.get(each.name, each.version))
+        return result
 
     def _writing(self, models: Iterable[StoredModel]) -> list[Frame]:
         return [
             frame
             for each in models
-            if not each.is_damaged  # what the broker has of it may be whole, and stays
             for frame in frames_for_model(
                 each.record, self.topics, each.name, each.version, self.publisher.limit
             ).frames

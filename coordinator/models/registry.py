@@ -101,7 +101,8 @@ class Registry:
 
         # Before the transaction: it holds the database.
         earlier = self._earlier(effect)
-        parents, drift = [earlier[-1].digest] if earlier else [], self._drift(state, earlier)
+        parent = next(filter(None, (_read(self, each.name, each.version) for each in reversed(earlier))), None)
+        parents, drift = [] if parent is None else [parent[0].digest], self._drift(state, earlier)
 
         return self.journal.add_model(effect.name, effect.run, make)
 
@@ -190,8 +191,8 @@ class Registry:
         return self._record(effect, state, LONGEST, ["0" * 64], drift)
 
     def _earlier(self, effect: Publish) -> list[StoredModel]:
-        """Return the versions of other runs, without damaged ones; no record is read."""
-        return [each for each in self.journal.heads(effect.name) if each.run != effect.run and not each.is_damaged]
+        """Return the versions of other runs; no record is read."""
+        return [each for each in self.journal.heads(effect.name) if each.run != effect.run]
 
     def _drift(self, state: RunState, earlier: Sequence[StoredModel]) -> dict[str, Any]:
         """Return how far the version in use has moved tonight, and what that means after the nights before."""

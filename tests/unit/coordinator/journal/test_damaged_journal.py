@@ -208,6 +208,28 @@ def test_champion_that_is_damaged_is_not_published_and_nothing_else_stops(
     assert service.coordinator.models.promote("m", 1).version == 1
 
 
+def test_model_on_a_page_that_cannot_be_read_is_not_published_and_nothing_else_stops(
+    state: Path, reopened: Callable[[], Opened]
+) -> None:
+    path, cohort = state / "journal.sqlite", [f"v{number:05}" for number in range(2000)]
+    journal = SqlJournal(f"sqlite:///{path}")
+    record = record_of(small_document(), version=3, run="r3", cohort=cohort).to_bytes()
+    journal.add_model("m", "r3", lambda _version: ("digest", record))
+    journal.close()
+    content = bytearray(path.read_bytes())
+    page = content.rfind(b'"v01500"') // 4096 * 4096
+    content[page : page + 4] = b"\xff" * 4  # a page of a long value begins with the number of the next one
+    path.write_bytes(content)
+    service = reopened()
+    assert service.coordinator.metrics["journal.damaged"] == 1
+    service.coordinator.connected()
+    topics = {
+        frame.topic.removeprefix("gf/1/fleet/model/m/") for frame in service.coordinator.models.publisher.frames("m")
+    }
+    assert topics == {"v/1", "v/2", "current"}
+    all_go_on(service)
+
+
 def test_run_whose_records_are_damaged_is_suspended_and_the_other_goes_on(
     state: Path, reopened: Callable[[], Opened]
 ) -> None:
