@@ -18,7 +18,6 @@ EXTRAS = {
     "fastapi": "coordinator",
     "immutables": "coordinator",
     "sqlalchemy": "coordinator",
-    "structlog": "coordinator",
     "uvicorn": "coordinator",
     "httpx": "operator",
     "rich": "operator",

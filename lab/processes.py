@@ -13,11 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from broker.servers.process import die_with_parent
-from console.client import CoordinatorClient, CoordinatorError
 from schemas.errors import GlassfleetError, RunFailedError, StorageError
+
+if TYPE_CHECKING:
+    from console.client import CoordinatorClient
 
 FULL = 64 * 1024
 """With fewer bytes free than this a disk counts as full."""
@@ -255,6 +257,8 @@ def api_of(coordinator: Process, state: Path, check: Callable[[], None] | None =
     RunFailedError
         It does not answer within `PATIENCE`.
     """
+    from console.client import CoordinatorClient, CoordinatorError  # httpx: whoever only starts processes needs none
+
     end = time.monotonic() + PATIENCE
     while True:
         (check or coordinator.check)()

@@ -13,7 +13,7 @@ from console.lazy import EXTRAS
 from schemas.private_files import writable_by_others
 from schemas.text import counted
 
-CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy")
+CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 
 LEAST_ROOM = 64 * 1024 * 1024
 """Bytes below which a journal or an outbox may fail at any moment."""

@@ -270,14 +270,16 @@ def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:
     # What is needed to know is loaded when it is asked.
     from pydantic import ValidationError
 
-    from coordinator.engine import Engine
-    from coordinator.specification.run import RunSpec
     from glassfleet.private.groups import LEAST_FLOOR
 
     if spec.get("private") is not None or vehicles < LEAST_FLOOR:
         return False
     try:
+        from coordinator.engine import Engine
+        from coordinator.specification.run import RunSpec
+
         Engine().check_start(RunSpec.from_document({**spec, "private": {}}))
-    except (ValidationError, UsageError, NotFoundError):
-        return False  # if it cannot be meant as written, the coordinator says why
+    except (ModuleNotFoundError, ValidationError, UsageError, NotFoundError):
+        # A desk can do without the coordinator's packages; if it cannot be meant as written, the coordinator says why.
+        return False
     return True

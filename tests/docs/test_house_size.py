@@ -5,11 +5,11 @@ from __future__ import annotations
 from deploy.site import size
 
 MOST = {
-    "product: lines of code": 47_818,
+    "product: lines of code": 47_817,
     "product: modules": 438,
-    "lab: lines of code": 9_375,
+    "lab: lines of code": 9_376,
     "lab: modules": 95,
-    "tests: lines of code": 37_597,
+    "tests: lines of code": 37_625,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 57_047,

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import selectors
 import shutil
 import socketserver
@@ -14,11 +15,14 @@ import struct
 import subprocess
 import sys
 import termios
+import textwrap
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +69,42 @@ def python(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, check=check, timeout=60,
         capture_output=True, text=True, env={**os.environ, **(environment or {})},
     )  # fmt: skip
+
+
+def brought_by(*extras: str) -> set[str]:
+    """Return the top-level modules of the packages that ``pip install glassfleet[EXTRAS]`` brings, theirs included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    todo = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
+    wanted: set[str] = set()
+    while todo:
+        name = re.split(r"[^A-Za-z0-9._-]", todo.pop())[0].lower().replace("_", "-")
+        if name not in wanted:
+            wanted.add(name)
+            with contextlib.suppress(PackageNotFoundError):  # for an older Python, or another system
+                todo.extend(entry for entry in requires(name) or [] if "extra ==" not in entry)
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if any(owner.lower().replace("_", "-") in wanted for owner in owners)
+    }
+
+
+ONLY = """
+import sys
+
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in {*sys.argv[1:], *sys.stdlib_module_names} and not name.startswith("_"):
+            raise ModuleNotFoundError(f"not installed here: {name}", name=name)
+
+sys.meta_path.insert(0, Only())
+"""
+OURS = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "lab")
+
+
+def python_where(code: str, *extras: str, ours: Sequence[str] = OURS) -> subprocess.CompletedProcess[str]:
+    """Run Python code as where nothing but `ours` and the packages of these extras is installed."""
+    return python(ONLY + textwrap.dedent(code), *brought_by(*extras), *ours, check=False)
 
 
 class Processes(ProcessFleet):

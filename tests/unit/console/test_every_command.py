@@ -20,7 +20,7 @@ import pytest
 
 from console.main import cli, run
 from tests.support.docs.commands import fault
-from tests.support.processes import Processes, eventually, every_command, on_terminal, python
+from tests.support.processes import Processes, eventually, every_command, on_terminal, python, python_where
 
 BIN = Path(sys.executable).parent
 
@@ -385,6 +385,33 @@ def test_completion_goes_on_without_the_laboratory(monkeypatch: pytest.MonkeyPat
 
 def test_broker_of_another_kind_is_launched_without_the_library_of_the_embedded_one() -> None:
     done = python("import sys; sys.modules['amqtt'] = None; import broker.servers.launch", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+LOADED_BY_COMMANDS = {
+    "": """
+        import console.services.authority, coordinator.authority.store, coordinator.config
+        import coordinator.specification.run, lab.conformance.command, lab.processes
+        from console.main import run
+
+        lines = ("coordinator --help", "coordinator journal --help", "ca init --quiet")
+        assert [run(line.split()) for line in lines] == [0, 0, 0]
+    """,
+    "operator": """
+        import importlib, pkgutil
+        import console.operator, coordinator.specification.run
+
+        for each in pkgutil.iter_modules(console.operator.__path__, "console.operator."):
+            importlib.import_module(each.name)
+        spec = {"run": "", "scheme": "frt", "parameters": {}, "rounds": {}}
+        assert not sys.modules["console.operator.runs"].could_be_private(spec, 20)
+    """,
+}
+
+
+@pytest.mark.parametrize("extra", LOADED_BY_COMMANDS)
+def test_command_works_without_the_packages_of_extras_that_it_does_not_need(extra: str) -> None:
+    done = python_where(LOADED_BY_COMMANDS[extra], *filter(None, [extra]))
     assert (done.returncode, done.stderr) == (0, "")
 
 
