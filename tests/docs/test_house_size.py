@@ -9,7 +9,7 @@ MOST = {
     "product: modules": 438,
     "lab: lines of code": 9_376,
     "lab: modules": 95,
-    "tests: lines of code": 37_625,
+    "tests: lines of code": 37_626,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
     "documentation: words": 57_047,

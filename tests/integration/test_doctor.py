@@ -219,8 +219,9 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
     def wall() -> float:
         return time.time() + ahead
 
-    transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = assemble(CoordinatorConfig(), transport, ScratchJournal(), Engine(), wall=wall)
+    fleet = f"fleet{ahead:g}"  # of its own: the former case has left a coordinator with another clock
+    transport = PahoTransport(Link(plain.url, fleet))
+    core = assemble(CoordinatorConfig(fleet=fleet), transport, ScratchJournal(), Engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20
@@ -228,7 +229,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
             assert time.monotonic() < end
             time.sleep(0.01)
         with structlog.testing.capture_logs():
-            result = doctor("--broker", plain.url, "--agent", "v1")
+            result = doctor("--broker", plain.url, "--fleet", fleet, "--agent", "v1")
     finally:
         transport.stop()
     assert "answers over the broker" in result["coordinator"]["says"]
