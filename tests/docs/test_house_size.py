@@ -12,7 +12,7 @@ MOST = {
     "tests: lines of code": 37_626,
     "tests: modules": 313,
     "product: class names with two meanings": 10,
-    "documentation: words": 57_047,
+    "documentation: words": 57_100,
     "README: words": 1_000,
     "glossary: entries": 40,
 }
