@@ -38,6 +38,7 @@ from coordinator.journal.tables import (
     RUNS,
     VERSION,
     append_records,
+    batches,
     damaged_of,
     entries_of,
     has_tables,
@@ -177,8 +178,7 @@ class SqlJournal:
             newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
             pinned = [sa.and_(MODELS.c.name == name, MODELS.c.version == number) for name, number in keep_models]
             free = sa.and_(MODELS.c.version <= newest - keep_versions, sa.not_(sa.or_(sa.false(), *pinned)))
-            for start in range(0, len(gone), _AT_ONCE):
-                some = gone[start : start + _AT_ONCE]
+            for some in batches(gone, _AT_ONCE):
                 connection.execute(sa.delete(MODELS).where(MODELS.c.run.in_(some), free))
                 connection.execute(sa.delete(RECORDS).where(RECORDS.c.run.in_(some)))
                 connection.execute(sa.delete(RUNS).where(RUNS.c.run.in_(some)))
@@ -208,9 +208,8 @@ class SqlJournal:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
         pick = (postgres if self._database.path is None else opening).pick
         documents: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(runs), _SHOWN_AT_ONCE):
-            parts = pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
-            some = runs[start : start + _SHOWN_AT_ONCE]
+        parts = pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        for some in batches(runs, _SHOWN_AT_ONCE):
             try:
                 for run, text, *counts in self._select(sa.select(RUNS.c.run, *parts).where(RUNS.c.run.in_(some))):
                     values = zip((*OVERVIEW, *COUNTED), (*json.loads(text), *counts), strict=True)

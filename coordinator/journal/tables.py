@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -138,6 +138,14 @@ Select = Callable[[sa.Executable], Sequence[Any]]
 
 TABLES = (RECORDS, RUNS, MODELS, DECISIONS, WITNESSED, SCORES, NOTICES)
 
+T = TypeVar("T")
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items, at most so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
 _AT_ONCE = 32
 """Rows that are read together; when they cannot be, each of them is read alone."""
 
@@ -206,8 +214,7 @@ def shown(value: Any) -> str:
 def look(select: Select, table: sa.Table) -> Iterator[Any]:
     """Yield each row of a table that is whole, and a `Damaged` for each that is not, by their keys."""
     keys, is_complete = _keys(select, table)
-    for start in range(0, len(keys), _AT_ONCE):
-        some = keys[start : start + _AT_ONCE]
+    for some in batches(keys, _AT_ONCE):
         try:
             rows = select(_between(table, some[0], some[-1]))
         except (DamagedError, UnicodeEncodeError):  # a key may be no text any more
@@ -379,10 +386,10 @@ def put_of_agents(
     """Let values take the place of what is there of these vehicles; return of how many there was no room."""
     table, agents, known = OF_AGENTS[what], list(values), set[str]()
     named = table.c.agent
-    for some in _some_of(agents):
+    for some in batches(agents, _NAMED_AT_ONCE):
         known |= set(connection.execute(sa.select(named).where(named.in_(some))).scalars())
     agents.sort(key=lambda agent: agent not in known)  # a newcomer takes nobody's place
-    for some in _some_of(agents):
+    for some in batches(agents, _NAMED_AT_ONCE):
         connection.execute(sa.delete(table).where(named.in_(some)))
     room = most - connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     rows = [{"agent": agent, "body": json.dumps(values[agent])} for agent in agents[: max(0, room)]]
@@ -394,9 +401,5 @@ def put_of_agents(
 def values_of_agents(select: Select, what: Kept, agents: Collection[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what is there of these vehicles; nothing where a row is damaged."""
     table = OF_AGENTS[what]
-    rows = (row for some in _some_of(list(agents)) for row in select(sa.select(table).where(table.c.agent.in_(some))))
-    return {row.agent: json.loads(row.body) for row in rows if is_whole(table, row)}
-
-
-def _some_of(agents: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (agents[start : start + _NAMED_AT_ONCE] for start in range(0, len(agents), _NAMED_AT_ONCE))
+    queries = (sa.select(table).where(table.c.agent.in_(some)) for some in batches(list(agents), _NAMED_AT_ONCE))
+    return {row.agent: json.loads(row.body) for query in queries for row in select(query) if is_whole(table, row)}

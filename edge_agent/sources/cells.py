@@ -46,10 +46,16 @@ def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
     return wrong_cell(where, name, row, f"{cell[:40]!r} {what}", mend)
 
 
-def empty_cell(where: str, name: str, row: int) -> DataError:
-    """Say that a cell is empty."""
-    mend = "An agent takes empty cells of inputs with --missing; else fill it in"
-    return wrong_cell(where, name, row, "the cell is empty", mend)
+class EmptyCellError(DataError):
+    """A cell is empty that may not be; `marks` are in words the cells of its column that an import took for empty."""
+
+    def __init__(self, where: str, column: str, row: int, marks: str = "") -> None:
+        what = "the cell is empty" + (f" (the column has {marks})" if marks else "")
+        fault = wrong_cell(
+            where, column, row, what, "An agent takes empty cells of inputs with --missing; else fill it in"
+        )
+        super().__init__(fault.what, fault.mend, fault.where, fault.tells)
+        self.column, self.row = column, row
 
 
 def not_finite(where: str, name: str, row: int, value: float) -> DataError:
@@ -150,7 +156,7 @@ def floats(
     if numbers is None:
         for offset, cell in enumerate(cells):
             if is_blank(cell) and not may_be_empty:
-                raise empty_cell(where, name, row + offset)
+                raise EmptyCellError(where, name, row + offset)
             if isinstance(cell, int) and not is_finite(cell):
                 raise not_finite(where, name, row + offset, math.inf)
         return None
@@ -159,7 +165,7 @@ def floats(
     if not finite.all():
         at = int(np.argmin(finite))
         if cells[at] is None:  # which numpy takes for nan
-            raise empty_cell(where, name, row + at)
+            raise EmptyCellError(where, name, row + at)
         raise not_finite(where, name, row + at, numbers[at])
     return numbers
 

@@ -17,8 +17,8 @@ from edge_agent.imports.clocks import SPLIT, TextRows
 from edge_agent.imports.judge import long_of
 from edge_agent.imports.marks import personal
 from edge_agent.sources.cells import (
+    EmptyCellError,
     check_roles,
-    empty_cell,
     empty_table,
     floats,
     is_blank,
@@ -88,7 +88,7 @@ def _collected(
             if name in texts:
                 blank = None if name in gaps else next((at for at, cell in enumerate(part) if is_blank(cell)), None)
                 if blank is not None:
-                    raise empty_cell(where, name, row + blank)
+                    raise EmptyCellError(where, name, row + blank)
                 # Few words, in many rows: each is kept once.
                 cells[name].extend(sys.intern(cell) if type(cell) is str else cell for cell in part)
             elif (own := floats(where, name, part, row, may_be_empty=name in gaps)) is None:

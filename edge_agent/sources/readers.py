@@ -22,6 +22,7 @@ from edge_agent.imports.opened import BEGIN, Text, head
 from edge_agent.imports.plan import Plan
 from edge_agent.recordings import RECORDINGS
 from edge_agent.sources import database, files, window
+from edge_agent.sources.cells import EmptyCellError
 from edge_agent.sources.location import Location, Reader
 from glassfleet.data.cells import NOTHING
 from schemas.errors import DataError, UsageError, os_faults_as
@@ -177,11 +178,8 @@ def taken(
         rows = _imported(place, Path(folder) / "rows.csv", target or "")
         try:
             return rows, read(rows.place)
-        except DataError as fault:
-            for name, marks in rows.marks.items():
-                if fault.what.endswith(f"column {name!r}: the cell is empty"):
-                    fault = DataError(f"{fault.what} (the column has {marks})", fault.mend, fault.where, fault.tells)
-            raise fault from None
+        except EmptyCellError as fault:
+            raise EmptyCellError(fault.where, fault.column, fault.row, rows.marks.get(fault.column, "")) from None
 
 
 def is_plain(text: Text, target: str = "", *, whole: bool = False) -> bool:
